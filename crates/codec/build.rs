@@ -10,7 +10,8 @@ fn main() {
     println!("cargo:rerun-if-env-changed=PATH");
     println!("cargo:rerun-if-env-changed=OPENH264_NO_ASM");
     println!("cargo:rerun-if-changed=src/vp8/vpx.c");
-    if let Err(reason) = check_assembler().and_then(|()| compile_vpx()) {
+    let vpx = || if std::env::var_os("CARGO_FEATURE_VP8").is_some() { compile_vpx() } else { Ok(()) };
+    if let Err(reason) = check_assembler().and_then(|()| vpx()) {
         eprintln!("\nnearlight-codec cannot be built: {reason}\n");
         std::process::exit(1);
     }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -13,7 +12,6 @@ use nearlight_client::{
 };
 use nearlight_codec::CodecKind;
 use nearlight_link::Probability;
-use nearlight_net::{EthernetInterface, EthernetLink, Link};
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
 
@@ -142,13 +140,11 @@ fn print(messages: &Messages) -> anyhow::Result<()> {
 }
 
 fn target(url: &str) -> anyhow::Result<Target> {
-    if !EthernetLink::is_meant_by(url) {
-        return Ok(Link::parse(url).context("the link")?.into());
+    let target = Target::open(url).context("the link")?;
+    if let Target::Ethernet { .. } = target {
+        sandbox::give_up_raw_frames()?;
     }
-    let link = EthernetLink::parse(url).context("the link")?;
-    let interface = Arc::new(EthernetInterface::of_link(&link)?);
-    sandbox::give_up_raw_frames()?;
-    Ok(Target::Ethernet { link, interface })
+    Ok(target)
 }
 
 fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {

@@ -1,6 +1,7 @@
 //! The position and view direction of a window's user; the same movement as on the page.
 
 use nearlight_units::Span;
+use nearlight_viewer::beside;
 use nearlight_wire::Pose;
 
 /// Metres a second; a calm walk and a run.
@@ -94,17 +95,6 @@ pub fn turned([ax, ay, az, aw]: [f32; 4], [bx, by, bz, bw]: [f32; 4]) -> [f32; 4
     ]
 }
 
-/// The point `offset` metres from `pose`, in its own directions.
-pub fn beside(pose: &Pose, offset: [f32; 3]) -> [f32; 3] {
-    let [x, y, z, w] = pose.orientation;
-    let cross =
-        |a: [f32; 3], b: [f32; 3]| [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]];
-    // v + 2w(u x v) + 2(u x (u x v)) with u the quaternion's vector part.
-    let once = cross([x, y, z], offset);
-    let twice = cross([x, y, z], once);
-    std::array::from_fn(|axis| pose.position[axis] + offset[axis] + 2.0 * (w * once[axis] + twice[axis]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,15 +157,6 @@ mod tests {
         let both = turned(orientation(0.4, 0.0), orientation(0.0, 0.3));
         for (got, wanted) in both.into_iter().zip(orientation(0.4, 0.3)) {
             assert!((got - wanted).abs() < 1e-6, "{both:?}");
-        }
-    }
-
-    #[test]
-    fn eyes_turn_with_the_head() {
-        let pose = Pose { position: [1.0, 2.0, 3.0], orientation: orientation(std::f32::consts::FRAC_PI_2, 0.0) };
-        let right = beside(&pose, [0.5, 0.0, 0.0]);
-        for (got, expected) in right.into_iter().zip([1.0, 2.0, 2.5]) {
-            assert!((got - expected).abs() < 1e-5, "{right:?}");
         }
     }
 }

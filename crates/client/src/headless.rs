@@ -5,14 +5,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nearlight_codec::{Picture, PictureView};
+use nearlight_codec::Picture;
 use nearlight_events::Summary;
 use nearlight_net::{Alarm, Clock};
 use nearlight_units::{Span, Time};
+use nearlight_viewer::player::{Decoded, Happening, Player, Screen, Ticket, UserInput, channels};
 use nearlight_wire::{Pose, marker::Marker};
 use tokio::sync::{mpsc, watch};
 
-use crate::player::{Happening, Player, Screen, Ticket, UserInput, channels};
 use crate::{ClientError, HeadlessOptions, screenshot, user};
 
 /// The refresh rate reported to the server where pictures are displayed at the decoder's output.
@@ -25,7 +25,7 @@ pub fn run(options: HeadlessOptions, clock: Clock) -> Result<Summary, ClientErro
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|source| ClientError::System { what: "event loop", source })?;
+        .map_err(|source| ClientError::system("event loop", source))?;
     runtime.block_on(async {
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(async move {
@@ -63,6 +63,7 @@ pub async fn watch_until(
         on_status: Box::new(|_| ()),
         // Without a display there are neither gamepads nor a clipboard.
         on_output: Box::new(|_| ()),
+        on_sound: Box::new(|_, _| ()),
     };
     let stop = handles.stop;
     let stopping = tokio::spawn(async move {
@@ -149,15 +150,16 @@ struct Pictures {
 }
 
 impl Screen for Pictures {
-    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>, marker: Option<Marker>) {
+    fn on_picture(&self, decoded: &Decoded<'_>) {
+        let Decoded { ticket, at, marker, .. } = *decoded;
         // A player that has ended needs no report.
         match &self.slots {
             Some(slots) => drop(slots.send(Waiting { ticket, marker })),
-            None => drop(self.reports.send(Happening::Displayed { ticket, at: decoded_at, marker })),
+            None => drop(self.reports.send(Happening::Displayed { ticket, at, marker })),
         }
         if let Some(last) = &self.last {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            picture.copy_to(last.get_or_insert_with(|| Picture::new(picture.size)));
+            decoded.picture.copy_to(last.get_or_insert_with(|| Picture::new(decoded.picture.size)));
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use nearlight_session::DeviceInput;
 use nearlight_units::Span;
+use nearlight_viewer::beside;
 use nearlight_wire::{Key, Pointer, PointerButton, Pose};
 
-use crate::camera::{beside, orientation, turned};
+use crate::camera::{orientation, turned};
 
 /// When the user does what, in milliseconds from the start of each [`ROUND`]. Grab and release lie apart so that a held object is
 /// seen moving.

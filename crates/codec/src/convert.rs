@@ -140,8 +140,23 @@ fn convert_padded(
 /// Converts a picture into RGBA, rows without padding, opaque; `rgba` is reallocated only where it grows.
 pub fn to_rgba(picture: PictureView<'_>, rgba: &mut Vec<u8>) -> Result<(), CodecError> {
     picture.check()?;
+    rgba.resize(picture.size.pixels() * 4, 255);
+    to_pixels(picture, PixelOrder::Rgba, rgba, usize::from(picture.size.width) * 4)
+}
+
+/// Converts a picture into pixels of this order, opaque, whose rows begin `stride` bytes apart; all of them have room for that much.
+pub fn to_pixels(
+    picture: PictureView<'_>,
+    order: PixelOrder,
+    bytes: &mut [u8],
+    stride: usize,
+) -> Result<(), CodecError> {
+    picture.check()?;
     let size = picture.size;
-    rgba.resize(size.pixels() * 4, 255);
+    let from_stride = check_rgb("a buffer for pixels", size, (bytes.len(), stride), order.bytes())?;
+    let needed = stride * usize::from(size.height);
+    let got = bytes.len();
+    let bytes = bytes.get_mut(..needed).ok_or(CodecError::Buffer { what: "a buffer for pixels", size, needed, got })?;
     let planes = YuvPlanarImage {
         y_plane: picture.luma,
         y_stride: picture.luma_stride as u32,
@@ -152,9 +167,13 @@ pub fn to_rgba(picture: PictureView<'_>, rgba: &mut Vec<u8>) -> Result<(), Codec
         width: size.width.into(),
         height: size.height.into(),
     };
-    let stride = u32::from(size.width) * 4;
-    yuv::yuv420_to_rgba(&planes, rgba, stride, YuvRange::Limited, YuvStandardMatrix::Bt709)
-        .map_err(|error| library("yuv420_to_rgba", &error))
+    let convert = match order {
+        PixelOrder::Rgba => yuv::yuv420_to_rgba,
+        PixelOrder::Bgra => yuv::yuv420_to_bgra,
+        PixelOrder::Rgb => yuv::yuv420_to_rgb,
+    };
+    convert(&planes, bytes, from_stride, YuvRange::Limited, YuvStandardMatrix::Bt709)
+        .map_err(|error| library("yuv420_to_rgb", &error))
 }
 
 fn check_rgb(what: &'static str, size: Size, (got, stride): (usize, usize), bytes: usize) -> Result<u32, CodecError> {
@@ -210,6 +229,11 @@ mod tests {
                 for (got, wanted) in back[..4].iter().zip([red, green, blue, 255]) {
                     assert!(got.abs_diff(wanted) <= 3, "{name}: {:?}", &back[..4]);
                 }
+                let mut padded = vec![7; 100 * 16];
+                to_pixels(picture.view(), PixelOrder::Rgb, &mut padded, 100).unwrap();
+                let [last, padding] = [&padded[1_593..1_596], &padded[1_596..]];
+                assert!(last.iter().zip([red, green, blue]).all(|(got, wanted)| got.abs_diff(wanted) <= 3), "{name}");
+                assert_eq!(padding, [7; 4], "beyond the pixels nothing is written");
             }
         }
     }
@@ -228,6 +252,13 @@ mod tests {
         for (name, size, length, stride) in cases {
             let pixels = Pixels { size, order: PixelOrder::Rgba, bytes: &bytes[..length], stride };
             assert!(to_picture(pixels, &mut Picture::new(SIZE)).is_err(), "{name}");
+        }
+        let picture = Picture::new(SIZE);
+        for (name, length, stride) in
+            [("short", 2047, 128), ("thin", 2048, 124), ("no padding", 256 * 15 + 128, 256), ("huge", 2048, usize::MAX)]
+        {
+            let written = to_pixels(picture.view(), PixelOrder::Bgra, &mut vec![0; length], stride);
+            assert!(written.is_err(), "{name}");
         }
         let mut damaged = Picture::new(SIZE);
         damaged.red.pop();

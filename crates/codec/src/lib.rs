@@ -18,6 +18,7 @@ pub mod quality;
 mod references;
 pub mod sample;
 mod strip;
+#[cfg(feature = "vp8")]
 mod vp8;
 
 use nearlight_units::{Bitrate, FrameId};
@@ -28,6 +29,13 @@ pub use picture::{LARGEST_SIDE, Picture, PictureView, SMALLEST_SIDE, Size};
 pub use references::FARTHEST_REFERENCE;
 
 pub use nearlight_wire::CodecKind;
+
+/// What this build encodes and decodes, best first.
+#[cfg(feature = "vp8")]
+pub const AVAILABLE: &[CodecKind] = &CodecKind::ALL;
+/// What this build encodes and decodes, best first.
+#[cfg(not(feature = "vp8"))]
+pub const AVAILABLE: &[CodecKind] = &[CodecKind::H264];
 
 /// What an encoder starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +126,10 @@ pub trait Decoder: Send {
 pub fn new_encoder(kind: CodecKind, config: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
     Ok(match kind {
         CodecKind::H264 => Box::new(h264::H264Encoder::new(config)?),
+        #[cfg(feature = "vp8")]
         CodecKind::Vp8 => Box::new(vp8::Vp8Encoder::new(config)?),
+        #[cfg(not(feature = "vp8"))]
+        CodecKind::Vp8 => return Err(CodecError::LeftOut { codec: kind }),
     })
 }
 
@@ -126,7 +137,10 @@ pub fn new_encoder(kind: CodecKind, config: EncoderConfig) -> Result<Box<dyn Enc
 pub fn describe_encoder(kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
     match kind {
         CodecKind::H264 => h264::describe(config),
+        #[cfg(feature = "vp8")]
         CodecKind::Vp8 => vp8::describe(config),
+        #[cfg(not(feature = "vp8"))]
+        CodecKind::Vp8 => Err(CodecError::LeftOut { codec: kind }),
     }
 }
 
@@ -134,12 +148,20 @@ pub fn describe_encoder(kind: CodecKind, config: EncoderConfig) -> Result<Encode
 pub fn new_decoder(kind: CodecKind) -> Result<Box<dyn Decoder>, CodecError> {
     Ok(match kind {
         CodecKind::H264 => Box::new(h264::H264Decoder::new()?),
+        #[cfg(feature = "vp8")]
         CodecKind::Vp8 => Box::new(vp8::Vp8Decoder::new()?),
+        #[cfg(not(feature = "vp8"))]
+        CodecKind::Vp8 => return Err(CodecError::LeftOut { codec: kind }),
     })
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
+    /// The caller's fault.
+    #[error(
+        "{codec} was left out when this program was built: build it with the feature `{codec}`, or choose another codec"
+    )]
+    LeftOut { codec: CodecKind },
     /// The caller's fault, or the stream's where a decoder says it.
     #[error("pictures of {size} are not possible: {reason}")]
     Shape { size: Size, reason: &'static str },

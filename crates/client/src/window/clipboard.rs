@@ -3,11 +3,11 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use arboard::Clipboard;
+use nearlight_viewer::player::UserInput;
 use nearlight_wire::MAX_CLIPBOARD_BYTES;
 use tokio::sync::mpsc;
 
 use crate::ClientError;
-use crate::player::UserInput;
 
 enum Order {
     Read,
@@ -25,7 +25,7 @@ impl ClipboardThread {
         std::thread::Builder::new()
             .name("clipboard".into())
             .spawn(move || carry_out(&desk, &inputs))
-            .map_err(|source| ClientError::System { what: "thread for the clipboard", source })?;
+            .map_err(|source| ClientError::system("thread for the clipboard", source))?;
         Ok(Self(orders))
     }
 

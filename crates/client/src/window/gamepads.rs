@@ -52,7 +52,7 @@ pub fn start(tell: impl Fn(GamepadNews) + Send + 'static) -> Result<Sender<Hapti
     std::thread::Builder::new()
         .name("gamepads".into())
         .spawn(move || follow(&pulses, &tell))
-        .map_err(|source| ClientError::System { what: "thread for gamepads", source })?;
+        .map_err(|source| ClientError::system("thread for gamepads", source))?;
     Ok(haptics)
 }
 

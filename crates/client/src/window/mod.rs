@@ -19,7 +19,8 @@ use nearlight_events::Summary;
 use nearlight_net::Clock;
 use nearlight_session::DeviceInput;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Gamepad, GamepadDescription, Pose};
+use nearlight_viewer::player::{Player, PointerRequest, Status, UserInput, UserOutput, Watching, channels};
+use nearlight_wire::{DevicesDescription, Gamepad, Pose};
 use tokio::sync::{mpsc, watch};
 use winit::application::ApplicationHandler;
 use winit::dpi::{PhysicalPosition, PhysicalSize};
@@ -28,7 +29,6 @@ use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, EventLoopProxy}
 use winit::keyboard::PhysicalKey;
 use winit::window::{CursorGrabMode, Window, WindowId};
 
-use crate::player::{Player, PointerRequest, Status, UserInput, UserOutput, channels};
 use crate::{ClientError, WindowOptions, screenshot};
 use clipboard::ClipboardThread;
 use controls::{Answer, Controls};
@@ -105,7 +105,7 @@ struct Stage {
     pointer: watch::Receiver<PointerRequest>,
     /// The application wants the pointer hidden.
     pointer_hidden: bool,
-    described: watch::Sender<Vec<GamepadDescription>>,
+    described: watch::Sender<DevicesDescription>,
     /// Their last reported state, for when the window regains focus.
     gamepads: Vec<Gamepad>,
     focused: bool,
@@ -162,13 +162,15 @@ impl App {
                 // A thread that has ended has reported why.
                 UserOutput::Haptics(pulse) => drop(haptics.send(pulse)),
                 UserOutput::Clipboard(text) => texts.iter().for_each(|clipboard| clipboard.write(text.clone())),
+                UserOutput::Welcome(_) | UserOutput::Stream(_) => {}
             }),
+            on_sound: Box::new(|_, _| ()),
         };
         let proxy = self.proxy.clone();
         let thread = std::thread::Builder::new().name("player".into());
         thread
             .spawn(move || drop(proxy.send_event(UserEvent::Ended(Box::new(play(player))))))
-            .map_err(|source| ClientError::System { what: "thread for the player", source })?;
+            .map_err(|source| ClientError::system("thread for the player", source))?;
         Ok(Stage {
             paint,
             window,
@@ -177,7 +179,7 @@ impl App {
             start: handles.start,
             pointer: handles.pointer,
             pointer_hidden: false,
-            described: handles.gamepads,
+            described: handles.devices,
             gamepads: Vec::new(),
             focused: true,
             clipboard,
@@ -207,8 +209,8 @@ fn play(player: Player) -> Result<Summary, ClientError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|source| ClientError::System { what: "event loop", source })?;
-    runtime.block_on(player.run())
+        .map_err(|source| ClientError::system("event loop", source))?;
+    Ok(runtime.block_on(player.run())?)
 }
 
 fn refresh_rate(window: &Window) -> u16 {
@@ -238,7 +240,10 @@ impl ApplicationHandler<UserEvent> for App {
                 stage.on_status(&status);
                 stage.window.set_title(&title(&status));
             }
-            UserEvent::Gamepads(GamepadNews::Described(gamepads)) => drop(stage.described.send_replace(gamepads)),
+            UserEvent::Gamepads(GamepadNews::Described(gamepads)) => {
+                let controllers = Vec::new();
+                stage.described.send_replace(DevicesDescription { gamepads, controllers });
+            }
             UserEvent::Gamepads(GamepadNews::States(gamepads)) => {
                 stage.gamepads = gamepads;
                 stage.tell_gamepads();
@@ -348,9 +353,10 @@ impl Stage {
     }
 
     fn on_status(&mut self, status: &Status) {
-        match *status {
+        match status {
             Status::Connecting { .. } => self.gamepads_unknown = true,
-            Status::Watching { size: (width, height), .. } => {
+            Status::Watching(watching) => {
+                let (width, height) = watching.size;
                 self.picture = Some(Size { width, height });
                 if std::mem::take(&mut self.gamepads_unknown) {
                     self.tell_gamepads();
@@ -429,19 +435,22 @@ fn title(status: &Status) -> String {
     match status {
         Status::Connecting { trouble: None } => format!("{TITLE}: connecting"),
         Status::Connecting { trouble: Some(trouble) } => format!("{TITLE}: connecting again ({trouble})"),
-        Status::Watching { fps, motion_to_photon, received, size: (width, height), losses } => format!(
-            "{TITLE}: {width}×{height}, {fps:.0} fps, {} motion to photon, {:.1} Mb/s, {:.0} % redundant, {} frames recovered, {} \
-             lost{}",
-            motion_to_photon.map_or_else(|| "unknown".to_owned(), |span| format!("{:.0} ms", span.as_millis_f64())),
-            received.as_mbps_f64(),
-            losses.redundancy * 100.0,
-            losses.recovered,
-            losses.lost,
-            losses
-                .recovered_by
-                .map(|kind| format!(", recovered by {}", kind.name().replace('_', " ")))
-                .unwrap_or_default(),
-        ),
+        Status::Watching(watching) => {
+            let Watching { fps, motion_to_photon, received, size: (width, height), losses, .. } = **watching;
+            format!(
+                "{TITLE}: {width}×{height}, {fps:.0} fps, {} motion to photon, {:.1} Mb/s, {:.0} % redundant, {} frames recovered, \
+                 {} lost{}",
+                motion_to_photon.map_or_else(|| "unknown".to_owned(), |span| format!("{:.0} ms", span.as_millis_f64())),
+                received.as_mbps_f64(),
+                losses.redundancy * 100.0,
+                losses.recovered,
+                losses.lost,
+                losses
+                    .recovered_by
+                    .map(|kind| format!(", recovered by {}", kind.name().replace('_', " ")))
+                    .unwrap_or_default(),
+            )
+        }
     }
 }
 
@@ -450,26 +459,30 @@ mod tests {
     use nearlight_events::RecoveryKind;
     use nearlight_units::{Bitrate, Span};
 
+    use nearlight_viewer::player::Losses;
+
     use super::*;
-    use crate::player::Losses;
 
     #[test]
     fn the_title_tells_what_losses_cost() {
         let mut losses = Losses { redundancy: 0.024, recovered: 12, lost: 0, recovered_by: None };
-        let watching = |losses| Status::Watching {
+        let watching = |losses| Watching {
             fps: 29.97,
             motion_to_photon: Some(Span::from_micros(43_400)),
             received: Bitrate::from_kbps(7_960),
             size: (1_280, 720),
             losses,
+            statistics: nearlight_session::ReceiverStatistics::default(),
+            clock: None,
         };
-        let clean = title(&watching(losses));
+        let title = |watching| title(&Status::Watching(Box::new(watching)));
+        let clean = title(watching(losses));
         assert!(
             clean.ends_with("43 ms motion to photon, 8.0 Mb/s, 2 % redundant, 12 frames recovered, 0 lost"),
             "{clean}"
         );
         losses.recovered_by = Some(RecoveryKind::LateRepair);
-        let recovered = title(&watching(losses));
+        let recovered = title(watching(losses));
         assert!(recovered.ends_with("0 lost, recovered by late repair"), "{recovered}");
     }
 }

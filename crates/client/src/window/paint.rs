@@ -5,12 +5,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use nearlight_net::Clock;
+use nearlight_viewer::player::Happening;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::painter::Painter;
 use super::pictures::Pictures;
 use crate::ClientError;
-use crate::player::Happening;
 
 /// What there is to do.
 enum Order {
@@ -80,7 +80,7 @@ impl PaintThread {
         let thread = std::thread::Builder::new()
             .name("painter".into())
             .spawn(paint)
-            .map_err(|source| ClientError::System { what: "thread for the painter", source })?;
+            .map_err(|source| ClientError::system("thread for the painter", source))?;
         Ok(Self { orders, thread: Some(thread) })
     }
 

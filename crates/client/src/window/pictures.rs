@@ -2,11 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nearlight_codec::{Picture, PictureView, Size};
-use nearlight_units::Time;
+use nearlight_codec::{Picture, Size};
+use nearlight_viewer::player::{Decoded, Screen, Ticket};
 use nearlight_wire::marker::Marker;
-
-use crate::player::{Screen, Ticket};
 
 /// A picture that has not been shown yet.
 pub struct Waiting {
@@ -60,10 +58,11 @@ impl Pictures {
 }
 
 impl Screen for Pictures {
-    fn on_picture(&self, ticket: Ticket, _: Time, picture: PictureView<'_>, marker: Option<Marker>) {
+    fn on_picture(&self, decoded: &Decoded<'_>) {
+        let Decoded { ticket, marker, .. } = *decoded;
         let spare = self.shelf().spare.pop();
         let mut copy = spare.unwrap_or_else(|| Picture::new(Size { width: 16, height: 16 }));
-        picture.copy_to(&mut copy);
+        decoded.picture.copy_to(&mut copy);
         let passed_over = {
             let mut shelf = self.shelf();
             let passed_over = shelf.newest.replace(Waiting { ticket, marker, picture: copy });
@@ -82,9 +81,27 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use nearlight_units::FrameId;
+    use nearlight_units::{FrameId, InputSeq, RemoteTime, Time};
+    use nearlight_wire::FrameHeader;
 
     use super::*;
+
+    fn header() -> FrameHeader<RemoteTime> {
+        let never = RemoteTime::default();
+        FrameHeader {
+            width: 64,
+            height: 32,
+            input: InputSeq::default(),
+            input_received_at: never,
+            render_started_at: never,
+            rendered_at: never,
+            converted_at: never,
+            encoded_at: never,
+            display_at: never,
+            deadline: never,
+            views: Vec::new(),
+        }
+    }
 
     #[test]
     fn the_newest_wins_and_memory_goes_around() {
@@ -97,10 +114,20 @@ mod tests {
             }),
         );
         let picture = Picture::new(Size { width: 64, height: 32 });
+        let header = header();
         for round in 0..10 {
             for frame in [2 * round, 2 * round + 1] {
                 let ticket = Ticket { epoch: 1, frame: FrameId(frame) };
-                pictures.on_picture(ticket, Time::ZERO, picture.view(), None);
+                pictures.on_picture(&Decoded {
+                    ticket,
+                    at: Time::ZERO,
+                    picture: picture.view(),
+                    marker: None,
+                    header: &header,
+                    clock: None,
+                    key: true,
+                    damaged: false,
+                });
             }
             let newest = pictures.take().expect("waiting");
             assert_eq!(newest.ticket.frame, FrameId(2 * round + 1));

@@ -7,7 +7,7 @@ use nearlight_net::{
 };
 use nearlight_wire::{ClientMessage, Hello, PROTOCOL_VERSION, RefusalReason, Role, ServerMessage, TokenProof, Welcome};
 
-use crate::{ClientError, Target, ViewOptions};
+use crate::{Target, ViewOptions, ViewerError};
 
 /// How long a server may take to answer the greeting. Guess: it opens an encoder first.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ pub enum Trouble {
     /// The next attempt may succeed.
     Passing(String),
     /// The next attempt would fail as well.
-    Lasting(ClientError),
+    Lasting(ViewerError),
     /// `passing`: the server had no free slot, but may have one later.
     Refused { passing: bool, reason: RefusalReason, message: String },
 }
@@ -45,7 +45,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
     let hello = Hello {
         protocol: PROTOCOL_VERSION,
         proof: Some(TokenProof::Exporter { mac: binding.prove(token, Role::Client) }),
-        client: concat!("nearlight view ", env!("CARGO_PKG_VERSION")).to_owned(),
+        client: options.name.clone(),
         display: options.display,
         codecs: options.codecs.clone(),
         display_hz,
@@ -60,7 +60,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
             if !welcome.proof.is_some_and(|proof| binding.verify(token, Role::Server, &proof)) =>
         {
             connection.finish(0, "no proof").await;
-            Err(Trouble::Lasting(ClientError::Impostor { target: options.target.name() }))
+            Err(Trouble::Lasting(ViewerError::Impostor { target: options.target.name() }))
         }
         ServerMessage::Welcome(welcome) => Ok(Opened { connection, to_server, from_server, welcome }),
         ServerMessage::Refused { reason, message } => {

@@ -1,4 +1,5 @@
-//! What a window and a headless run share: the connection and its loss, the receiver, the decoder and the summary.
+//! What every viewer shares: the connection and its loss, the receiver, the decoder and the summary. [`crate::Viewer`] is a face of it for
+//! programs that poll; a driver with a display of its own implements [`Screen`] and calls [`Player::run`].
 
 mod decoder;
 mod drain;
@@ -15,17 +16,22 @@ use std::sync::Arc;
 use nearlight_codec::{CodecError, PictureView};
 use nearlight_events::{RecoveryKind, Summary};
 use nearlight_net::Clock;
-use nearlight_session::{DeviceInput, ReceiverStatistics};
-use nearlight_units::{Bitrate, FrameId, Span, Time};
-use nearlight_wire::{CursorShape, GamepadDescription, Haptics, Pose, marker::Marker};
+use nearlight_session::{ClockEstimate, DeviceInput, Presence, ReceiverStatistics};
+use nearlight_units::{Bitrate, FrameId, RemoteTime, Span, Time};
+use nearlight_wire::{
+    CursorShape, DevicesDescription, DisplayKind, FrameHeader, Haptics, Pose, StreamDescription, Welcome,
+    marker::Marker,
+};
 use tokio::sync::{mpsc, watch};
 
 use crate::record::Recorder;
-use crate::{ClientError, ViewOptions};
+use crate::{ViewOptions, ViewerError};
 use opening::{Trouble, open};
 use plan::PathPlan;
 use session::Session;
 use tally::Tally;
+
+pub use view::beside;
 
 /// Waits between attempts to reconnect to the server: the first, and the longest after doubling.
 const FIRST_WAIT: Span = Span::from_millis(250);
@@ -37,14 +43,25 @@ pub(crate) const STATUS_INTERVAL: Span = Span::from_millis(500);
 
 /// What a user did, and when.
 #[derive(Clone, Debug)]
-pub(crate) enum UserInput {
+pub enum UserInput {
+    /// The head is here; the eyes and what they see follow from it.
     Moved {
         at: Time,
         head: Pose,
     },
+    /// The same with what the eyes see, as a headset's driver knows it.
+    Present {
+        at: Time,
+        presence: Presence,
+    },
     Device {
         at: Time,
         input: DeviceInput,
+    },
+    /// The user looks at another kind of display, or it has another refresh rate.
+    Display {
+        display: DisplayKind,
+        display_hz: u16,
     },
     /// The user pasted this.
     Clipboard(String),
@@ -52,7 +69,11 @@ pub(crate) enum UserInput {
 
 /// Output of the application for the user besides pictures and sound.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum UserOutput {
+pub enum UserOutput {
+    /// A server has welcomed the viewer: at first, and after each loss of the connection.
+    Welcome(Box<Welcome>),
+    /// The stream is coded so from now on.
+    Stream(StreamDescription),
     Haptics(Haptics),
     /// For the clipboard.
     Clipboard(String),
@@ -60,14 +81,14 @@ pub(crate) enum UserOutput {
 
 /// Identifies a frame across sessions, whose frame ids all begin at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub struct Ticket {
     pub epoch: u32,
     pub frame: FrameId,
 }
 
 /// What decoder and display report.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub enum Happening {
     Decoded {
         ticket: Ticket,
         at: Time,
@@ -81,30 +102,63 @@ pub(crate) enum Happening {
     },
 }
 
+/// A picture at the decoder's output.
+#[derive(Debug)]
+pub struct Decoded<'a> {
+    pub ticket: Ticket,
+    pub at: Time,
+    /// Without the rows that hold the marker; in the decoder's memory.
+    pub picture: PictureView<'a>,
+    pub marker: Option<Marker>,
+    /// Times in it are the server's.
+    pub header: &'a FrameHeader<RemoteTime>,
+    /// Converts them; none before the clocks were compared.
+    pub clock: Option<ClockEstimate>,
+    /// Decodes without any other frame.
+    pub key: bool,
+    /// Something that it depends on was lost.
+    pub damaged: bool,
+}
+
 /// Receives pictures; called on the decoder's thread.
-pub(crate) trait Screen: Send + Sync {
-    /// The decoder output a picture to display at `decoded_at`. The screen replies with [`Happening::Displayed`], now or later.
-    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>, marker: Option<Marker>);
+pub trait Screen: Send + Sync {
+    /// A picture to display. The screen replies with [`Happening::Displayed`], now or later.
+    fn on_picture(&self, decoded: &Decoded<'_>);
 }
 
 /// The player's status, for a title bar.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Status {
+pub enum Status {
     Connecting { trouble: Option<String> },
-    Watching { fps: f64, motion_to_photon: Option<Span>, received: Bitrate, size: (u16, u16), losses: Losses },
+    Watching(Box<Watching>),
+}
+
+/// How it goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watching {
+    /// Displayed a second, since the status before.
+    pub fps: f64,
+    /// Median so far.
+    pub motion_to_photon: Option<Span>,
+    pub received: Bitrate,
+    pub size: (u16, u16),
+    pub losses: Losses,
+    /// Of this connection.
+    pub statistics: ReceiverStatistics,
+    pub clock: Option<ClockEstimate>,
 }
 
 /// What was lost on the path, and how it was recovered, since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Losses {
+pub struct Losses {
     /// Share of redundancy in all media, 0 to 1.
-    pub(crate) redundancy: f64,
+    pub redundancy: f64,
     /// Frames completed by repairs or retransmitted symbols.
-    pub(crate) recovered: u64,
+    pub recovered: u64,
     /// Frames that were never completed.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// How the picture last recovered from a loss.
-    pub(crate) recovered_by: Option<RecoveryKind>,
+    pub recovered_by: Option<RecoveryKind>,
 }
 
 impl Losses {
@@ -120,7 +174,7 @@ impl Losses {
 }
 
 /// The ends of the channels that the player's surroundings hold.
-pub(crate) struct Handles {
+pub struct Handles {
     pub inputs: mpsc::Sender<UserInput>,
     pub happenings: mpsc::UnboundedSender<Happening>,
     /// Set to true to stop cleanly.
@@ -129,13 +183,13 @@ pub(crate) struct Handles {
     pub start: watch::Receiver<Option<Pose>>,
     /// The pointer mode requested by the application.
     pub pointer: watch::Receiver<PointerRequest>,
-    /// The gamepads that the user has.
-    pub gamepads: watch::Sender<Vec<GamepadDescription>>,
+    /// The gamepads and controllers that the user has.
+    pub devices: watch::Sender<DevicesDescription>,
 }
 
 /// The pointer mode requested by the application.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PointerRequest {
+pub struct PointerRequest {
     pub cursor: CursorShape,
     /// A click captures it.
     pub captured: bool,
@@ -160,25 +214,25 @@ impl Stop {
 }
 
 /// The ends of the channels that the player holds.
-pub(crate) struct Ports {
+pub struct Ports {
     inputs: mpsc::Receiver<UserInput>,
     happenings: mpsc::UnboundedReceiver<Happening>,
     reports: mpsc::UnboundedSender<Happening>,
     stop: Stop,
     start: watch::Sender<Option<Pose>>,
     pointer: watch::Sender<PointerRequest>,
-    gamepads: watch::Receiver<Vec<GamepadDescription>>,
+    devices: watch::Receiver<DevicesDescription>,
 }
 
 /// The channels between a player and its surroundings. Happenings need no bound: at most as many are in flight as there are frames in the
 /// decoder.
-pub(crate) fn channels() -> (Handles, Ports) {
+pub fn channels() -> (Handles, Ports) {
     let (inputs, input_port) = mpsc::channel(WAITING_INPUTS);
     let (happenings, happening_port) = mpsc::unbounded_channel();
     let (stop, stop_port) = watch::channel(false);
     let (start_port, start) = watch::channel(None);
     let (pointer_port, pointer) = watch::channel(PointerRequest::default());
-    let (gamepads, gamepads_port) = watch::channel(Vec::new());
+    let (devices, devices_port) = watch::channel(DevicesDescription::default());
     let reports = happenings.clone();
     let ports = Ports {
         inputs: input_port,
@@ -187,9 +241,9 @@ pub(crate) fn channels() -> (Handles, Ports) {
         stop: Stop(stop_port),
         start: start_port,
         pointer: pointer_port,
-        gamepads: gamepads_port,
+        devices: devices_port,
     };
-    (Handles { inputs, happenings, stop, start, pointer, gamepads }, ports)
+    (Handles { inputs, happenings, stop, start, pointer, devices }, ports)
 }
 
 /// How one connection ended.
@@ -200,8 +254,11 @@ enum Ended {
     Lost { reason: String, watched: bool },
 }
 
+/// Hears sound: when its first sample is due, and the samples.
+pub type OnSound = Box<dyn FnMut(Time, &[f32]) + Send>;
+
 /// Watches a server until the run's end, over as many connections as it takes.
-pub(crate) struct Player {
+pub struct Player {
     pub clock: Clock,
     pub options: ViewOptions,
     /// Refresh rate reported to the server.
@@ -210,6 +267,8 @@ pub(crate) struct Player {
     pub ports: Ports,
     pub on_status: Box<dyn FnMut(Status) + Send>,
     pub on_output: Box<dyn FnMut(UserOutput) + Send>,
+    /// Hears 10 ms at a time, left and right in turn; only with [`ViewOptions::sound`].
+    pub on_sound: OnSound,
 }
 
 /// A player at work.
@@ -228,7 +287,7 @@ struct Run {
 
 impl Player {
     /// Plays to the end of the run and returns its summary.
-    pub async fn run(self) -> Result<Summary, ClientError> {
+    pub async fn run(self) -> Result<Summary, ViewerError> {
         let mut run = Run {
             tally: Tally::default(),
             recorder: Recorder::new(&self.options.record)?,
@@ -249,9 +308,9 @@ impl Player {
 }
 
 impl Run {
-    async fn play(&mut self) -> Result<(), ClientError> {
+    async fn play(&mut self) -> Result<(), ViewerError> {
         if self.player.options.target.token().is_none() {
-            return Err(ClientError::NoToken);
+            return Err(ViewerError::NoToken);
         }
         let mut wait = FIRST_WAIT;
         loop {
@@ -277,7 +336,7 @@ impl Run {
     }
 
     /// One connection from its opening to its end.
-    async fn attempt(&mut self) -> Result<Ended, ClientError> {
+    async fn attempt(&mut self) -> Result<Ended, ViewerError> {
         let options = self.player.options.clone();
         let opening = open(&options, self.welcomed, self.player.display_hz, self.player.clock);
         let opened = tokio::select! {
@@ -288,25 +347,26 @@ impl Run {
             Ok(opened) => {
                 self.welcomed = true;
                 self.player.ports.start.send_replace(Some(opened.welcome.start));
+                (self.player.on_output)(UserOutput::Welcome(Box::new(opened.welcome.clone())));
                 self.epoch += 1;
                 Session::new(self, opened)?.watch().await
             }
             Err(Trouble::Passing(reason)) => Ok(Ended::Lost { reason, watched: false }),
-            Err(Trouble::Lasting(error)) if self.tally.has_pictures() && error.class() != crate::ExitClass::Refused => {
+            Err(Trouble::Lasting(error)) if self.welcomed && error.class() != crate::ExitClass::Refused => {
                 // It worked before, so it may again: a temporary failure of name resolution, a server that is starting.
                 Ok(Ended::Lost { reason: error.to_string(), watched: false })
             }
             Err(Trouble::Lasting(error)) => Err(error),
-            Err(Trouble::Refused { passing, message, .. }) if passing && self.tally.has_pictures() => {
+            Err(Trouble::Refused { passing, message, .. }) if passing && self.welcomed => {
                 // The server may still hold the slot of the connection that was lost.
                 Ok(Ended::Lost { reason: message, watched: false })
             }
-            Err(Trouble::Refused { reason, message, .. }) => Err(ClientError::Refused { reason, message }),
+            Err(Trouble::Refused { reason, message, .. }) => Err(ViewerError::Refused { reason, message }),
         }
     }
 
     /// Lets time pass without a connection, until `until` or the run's end.
-    async fn idle(&mut self, until: Time) -> Result<Option<Ended>, ClientError> {
+    async fn idle(&mut self, until: Time) -> Result<Option<Ended>, ViewerError> {
         let end = self.end();
         loop {
             let Ports { inputs, happenings, stop, .. } = &mut self.player.ports;
@@ -335,15 +395,15 @@ impl Run {
     }
 
     /// An error where the run ends without a picture.
-    fn check_first_picture(&self) -> Result<(), ClientError> {
+    fn check_first_picture(&self) -> Result<(), ViewerError> {
         if self.tally.has_pictures() {
             return Ok(());
         }
         let seconds = self.player.options.first_picture.as_nanos() / 1_000_000_000;
         if self.welcomed {
-            return Err(ClientError::NoPicture { seconds });
+            return Err(ViewerError::NoPicture { seconds });
         }
         let reason = self.trouble.clone().unwrap_or_else(|| "the connection did not open in time".to_owned());
-        Err(ClientError::NoServer { seconds, reason })
+        Err(ViewerError::NoServer { seconds, reason })
     }
 }

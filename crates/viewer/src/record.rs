@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use nearlight_events::{CsvWriter, Event, Origin, Record, TraceWriter, create_private_file, write_line};
 use nearlight_units::{Span, Time};
 
-use crate::screenshot::SCREENSHOT;
 use crate::wav::WavWriter;
-use crate::{ClientError, RecordOptions};
+use crate::{RecordOptions, ViewerError};
+
+/// The screenshot's name in error messages.
+pub const SCREENSHOT: &str = "the screenshot";
 
 /// The most that is lost when the process is killed.
 const FLUSH_INTERVAL: Span = Span::from_secs(1);
@@ -25,8 +27,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(options: &RecordOptions) -> Result<Self, ClientError> {
-        let create = |path: &Option<PathBuf>, what| -> Result<Option<(PathBuf, File)>, ClientError> {
+    pub fn new(options: &RecordOptions) -> Result<Self, ViewerError> {
+        let create = |path: &Option<PathBuf>, what| -> Result<Option<(PathBuf, File)>, ViewerError> {
             let Some(path) = path else { return Ok(None) };
             let file = create_private_file(path).map_err(|source| failed(what, path, source))?;
             Ok(Some((path.clone(), file)))
@@ -59,14 +61,14 @@ impl Recorder {
     }
 
     /// These samples were played: left, right, left, and so on.
-    pub fn write_sound(&mut self, samples: &[f32]) -> Result<(), ClientError> {
+    pub fn write_sound(&mut self, samples: &[f32]) -> Result<(), ViewerError> {
         match &mut self.sound {
             Some((path, writer)) => writer.write(samples).map_err(|source| failed(SOUND, path, source)),
             None => Ok(()),
         }
     }
 
-    pub fn write(&mut self, at: Time, session: u32, event: &Event) -> Result<(), ClientError> {
+    pub fn write(&mut self, at: Time, session: u32, event: &Event) -> Result<(), ViewerError> {
         let record = Record { at, origin: Origin::Client, session, event: Cow::Borrowed(event) };
         if let Some((path, writer)) = &mut self.events {
             write_line(writer, &record).map_err(|source| failed(EVENTS, path, source))?;
@@ -84,7 +86,7 @@ impl Recorder {
         self.flush()
     }
 
-    pub fn flush(&mut self) -> Result<(), ClientError> {
+    pub fn flush(&mut self) -> Result<(), ViewerError> {
         if let Some((path, writer)) = &mut self.events {
             writer.flush().map_err(|source| failed(EVENTS, path, source))?;
         }
@@ -106,6 +108,6 @@ const TRACE: &str = "the trace";
 const SOUND: &str = "the sound";
 const CSV: &str = "the table of frames";
 
-fn failed(what: &'static str, path: &Path, source: io::Error) -> ClientError {
-    ClientError::File { what, path: path.to_owned(), source }
+fn failed(what: &'static str, path: &Path, source: io::Error) -> ViewerError {
+    ViewerError::File { what, path: path.to_owned(), source }
 }

@@ -7,11 +7,11 @@ use nearlight_net::{Alarm, CloseReason, Connection, ControlReceiver, NetError, R
 use nearlight_session::{LossRecovery, Presence, Receiver, ReceiverConfig};
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_wire::{
-    ApplicationMessage, Base64, ClientMessage, DevicesDescription, GamepadDescription, MAX_CLIPBOARD_BYTES,
-    ServerMessage, StreamDescription,
+    ApplicationMessage, Base64, ClientMessage, DevicesDescription, MAX_CLIPBOARD_BYTES, ServerMessage,
+    StreamDescription,
 };
 
-use super::decoder::{CAPACITY, DecoderThread, Outlets};
+use super::decoder::{CAPACITY, DecoderThread, Job, Outlets};
 use super::drain::{Drain, frame_of};
 use super::opening::Opened;
 use super::sound::SoundOutput;
@@ -19,8 +19,9 @@ use super::view::views;
 use super::writer::ControlWriter;
 use super::{
     Ended, Happening, Losses, Player, PointerRequest, Ports, Run, STATUS_INTERVAL, Status, UserInput, UserOutput,
+    Watching,
 };
-use crate::ClientError;
+use crate::ViewerError;
 
 /// The loop sleeps at least this long: what is due has been served, and a deadline that stays due must not keep a processor busy.
 const SHORTEST_SLEEP: Span = Span::from_micros(100);
@@ -71,14 +72,14 @@ enum Next {
     Input(UserInput),
     /// This program has a message for the application.
     Outgoing(ApplicationMessage),
-    Gamepads(Vec<GamepadDescription>),
+    Devices(DevicesDescription),
     Deadline,
     Stop,
     Lost(String),
 }
 
 impl<'a> Session<'a> {
-    pub fn new(run: &'a mut Run, opened: Opened) -> Result<Self, ClientError> {
+    pub fn new(run: &'a mut Run, opened: Opened) -> Result<Self, ViewerError> {
         let Opened { connection, to_server, from_server, welcome } = opened;
         run.plan.apply_to(&connection);
         run.tally.on_stream(&welcome.stream);
@@ -105,9 +106,9 @@ impl<'a> Session<'a> {
         let status_at = now + STATUS_INTERVAL;
         let alarm = Alarm::new(run.player.clock);
         let displayed_at_status = run.tally.displayed();
-        // Each new server is informed, if there are gamepads.
-        if !run.player.ports.gamepads.borrow().is_empty() {
-            run.player.ports.gamepads.mark_changed();
+        // Each new server is informed, if there are devices.
+        if *run.player.ports.devices.borrow() != DevicesDescription::default() {
+            run.player.ports.devices.mark_changed();
         }
         Ok(Self {
             run,
@@ -134,7 +135,7 @@ impl<'a> Session<'a> {
     }
 
     /// Watches until the run ends or the connection does.
-    pub async fn watch(mut self) -> Result<Ended, ClientError> {
+    pub async fn watch(mut self) -> Result<Ended, ViewerError> {
         let outcome = self.serve().await;
         let now = self.run.player.clock.now();
         let finished = matches!(outcome, Ok(Ended::Finished));
@@ -157,7 +158,7 @@ impl<'a> Session<'a> {
         outcome
     }
 
-    async fn serve(&mut self) -> Result<Ended, ClientError> {
+    async fn serve(&mut self) -> Result<Ended, ViewerError> {
         loop {
             let now = self.run.player.clock.now();
             self.pump(now)?;
@@ -184,10 +185,7 @@ impl<'a> Session<'a> {
                 Next::Happening(happening) => self.on_happening(happening),
                 Next::Input(input) => self.on_input(input),
                 Next::Outgoing(message) => self.on_outgoing(message),
-                Next::Gamepads(gamepads) => {
-                    let controllers = Vec::new();
-                    self.say(ClientMessage::Devices(DevicesDescription { gamepads, controllers }));
-                }
+                Next::Devices(devices) => self.say(ClientMessage::Devices(devices)),
                 Next::Deadline => self.on_deadline()?,
                 Next::Stop => self.start_drain(),
                 Next::Lost(_) if self.drain.is_some() => return Ok(Ended::Finished),
@@ -202,7 +200,7 @@ impl<'a> Session<'a> {
         let writes = watching && self.to_server.has_room();
         let Self { run, connection, from_server, alarm, .. } = self;
         let Player { ports, options, .. } = &mut run.player;
-        let Ports { inputs, happenings, stop, gamepads, .. } = ports;
+        let Ports { inputs, happenings, stop, devices, .. } = ports;
         tokio::select! {
             received = connection.recv_datagram() => match received {
                 Ok(received) => Next::Datagram(received),
@@ -217,7 +215,7 @@ impl<'a> Session<'a> {
             Some(happening) = happenings.recv() => Next::Happening(happening),
             Some(input) = inputs.recv(), if watching => Next::Input(input),
             message = options.messages.next_outgoing(), if writes => Next::Outgoing(message),
-            Ok(()) = gamepads.changed(), if writes => Next::Gamepads(gamepads.borrow_and_update().clone()),
+            Ok(()) = devices.changed(), if writes => Next::Devices(devices.borrow_and_update().clone()),
             () = stop.wait(), if watching => Next::Stop,
             () = alarm.at(wake) => Next::Deadline,
         }
@@ -238,14 +236,14 @@ impl<'a> Session<'a> {
     }
 
     /// Advances everything that can proceed: frames to the decoder, timers that are due, datagrams to the server, events to the files.
-    fn pump(&mut self, now: Time) -> Result<(), ClientError> {
+    fn pump(&mut self, now: Time) -> Result<(), ViewerError> {
         while self.decoding < CAPACITY {
             let Some(frame) = self.receiver.poll_frame(now) else { break };
             if frame.show {
                 self.to_show = Some(frame.id);
             }
             self.decoding += 1;
-            self.decoder.decode(frame);
+            self.decoder.decode(Job { frame, clock: self.receiver.clock(now) });
         }
         // Complete frames are taken before a timer that may give them up.
         if let Some((_, wake)) = self.receiver.poll_timeout().filter(|(at, _)| *at <= now) {
@@ -258,12 +256,16 @@ impl<'a> Session<'a> {
         }
         self.connection.flush();
         if let Some(sound) = &mut self.sound {
-            sound.play(now, &mut self.receiver, &mut self.run.recorder)?;
+            let Run { recorder, player, .. } = &mut *self.run;
+            sound.play(now, &mut self.receiver, |at, samples| {
+                (player.on_sound)(at, samples);
+                recorder.write_sound(samples)
+            })?;
         }
         self.write_events()
     }
 
-    fn write_events(&mut self) -> Result<(), ClientError> {
+    fn write_events(&mut self) -> Result<(), ViewerError> {
         while let Some((at, event)) = self.receiver.poll_event() {
             self.run.recorder.write(at, self.number, &event)?;
         }
@@ -281,11 +283,11 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn on_message(&mut self, message: ServerMessage) -> Result<Option<Ended>, ClientError> {
+    fn on_message(&mut self, message: ServerMessage) -> Result<Option<Ended>, ViewerError> {
         match message {
             ServerMessage::Stream(stream) => self.set_stream(stream)?,
             ServerMessage::Rate(rate) => self.run.tally.on_rate(self.run.player.clock.now(), &rate),
-            ServerMessage::Refused { reason, message } => return Err(ClientError::Refused { reason, message }),
+            ServerMessage::Refused { reason, message } => return Err(ViewerError::Refused { reason, message }),
             ServerMessage::Goodbye { .. } if self.drain.is_some() => return Ok(Some(Ended::Finished)),
             ServerMessage::Goodbye { message } => return Ok(Some(Ended::Lost { reason: message, watched: true })),
             ServerMessage::Pointer { cursor, captured } => {
@@ -306,8 +308,9 @@ impl<'a> Session<'a> {
         Ok(None)
     }
 
-    fn set_stream(&mut self, stream: StreamDescription) -> Result<(), ClientError> {
+    fn set_stream(&mut self, stream: StreamDescription) -> Result<(), ViewerError> {
         self.run.tally.on_stream(&stream);
+        (self.run.player.on_output)(UserOutput::Stream(stream.clone()));
         if stream.codec != self.decoder.kind() {
             // Reports of the old decoder are ignored from now on.
             self.run.epoch += 1;
@@ -347,6 +350,14 @@ impl<'a> Session<'a> {
                 let views = views(self.run.player.options.display, &head, size);
                 self.receiver.on_input(at, Presence::of_views(head, views));
             }
+            UserInput::Present { at, presence } => {
+                self.receiver.on_input(at, presence);
+            }
+            UserInput::Display { display, display_hz } => {
+                self.run.player.options.display = display;
+                self.run.player.display_hz = display_hz;
+                self.say(ClientMessage::Display { display, display_hz });
+            }
             UserInput::Device { at, input } => {
                 self.receiver.on_device(at, input);
             }
@@ -371,7 +382,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn on_deadline(&mut self) -> Result<(), ClientError> {
+    fn on_deadline(&mut self) -> Result<(), ViewerError> {
         let now = self.run.player.clock.now();
         let first = self.run.tally.first_displayed_at();
         self.run.plan.run(now, first, &self.connection);
@@ -397,18 +408,20 @@ impl<'a> Session<'a> {
         self.displayed_at_status = displayed;
         self.status_at = now + STATUS_INTERVAL;
         let statistics = self.receiver.statistics(now);
-        let status = Status::Watching {
+        let status = Watching {
             fps: frames as f64 / since.as_secs_f64(),
             motion_to_photon: self.run.tally.motion_to_photon(),
             received: statistics.received_rate,
             size: (self.stream.width, self.stream.height),
             losses: Losses::new(&statistics),
+            clock: self.receiver.clock(now),
+            statistics,
         };
-        (self.run.player.on_status)(status);
+        (self.run.player.on_status)(Status::Watching(Box::new(status)));
     }
 }
 
-fn decoder_of(run: &Run, stream: &StreamDescription) -> Result<DecoderThread, ClientError> {
+fn decoder_of(run: &Run, stream: &StreamDescription) -> Result<DecoderThread, ViewerError> {
     let player = &run.player;
     let outlets =
         Outlets { clock: player.clock, screen: Arc::clone(&player.screen), reports: player.ports.reports.clone() };

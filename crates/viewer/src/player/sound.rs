@@ -1,12 +1,11 @@
-//! Sound without a loudspeaker: decoded, kept in sync and requested every ten milliseconds, as an output device would.
+//! Sound, decoded, kept in sync and requested every ten milliseconds, as an output device would.
 
 use nearlight_session::Receiver;
 use nearlight_sound::{BLOCK_FRAMES, OpusError, SoundDecoder};
 use nearlight_units::{Span, Time};
 use nearlight_wire::BLOCK;
 
-use crate::ClientError;
-use crate::record::Recorder;
+use crate::ViewerError;
 
 /// After a stall longer than this nothing is made up for.
 const STANDSTILL: Span = Span::from_millis(200);
@@ -26,8 +25,13 @@ impl SoundOutput {
         self.next_at
     }
 
-    /// Decodes what arrived and "plays" what is due.
-    pub fn play(&mut self, now: Time, receiver: &mut Receiver, recorder: &mut Recorder) -> Result<(), ClientError> {
+    /// Decodes what arrived and hands what is due to `play`, with the moment that its first sample is due.
+    pub fn play(
+        &mut self,
+        now: Time,
+        receiver: &mut Receiver,
+        mut play: impl FnMut(Time, &[f32]) -> Result<(), ViewerError>,
+    ) -> Result<(), ViewerError> {
         self.decode(now, receiver);
         if now - self.next_at > STANDSTILL {
             self.next_at = now;
@@ -35,7 +39,7 @@ impl SoundOutput {
         while self.next_at <= now {
             let mut samples = [0.0; BLOCK_FRAMES * 2];
             receiver.poll_samples(now, self.next_at, &mut samples);
-            recorder.write_sound(&samples)?;
+            play(self.next_at, &samples)?;
             self.next_at += BLOCK;
             self.decode(now, receiver);
         }

@@ -6,15 +6,22 @@ use std::thread::JoinHandle;
 
 use nearlight_codec::{CodecKind, Decoder, Decoders, Size};
 use nearlight_net::Clock;
-use nearlight_session::ReadyFrame;
+use nearlight_session::{ClockEstimate, ReadyFrame};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Happening, Screen, Ticket};
-use crate::ClientError;
+use super::{Decoded, Happening, Screen, Ticket};
+use crate::ViewerError;
 
 /// Frames that the decoder holds: one being decoded and one waiting, so that it never idles while the receiver still decides for all later
 /// ones whether they are worth showing.
 pub const CAPACITY: usize = 2;
+
+/// A frame to decode.
+pub struct Job {
+    pub frame: ReadyFrame,
+    /// The server's clock against ours, as it is known by now.
+    pub clock: Option<ClockEstimate>,
+}
 
 /// What the thread works with.
 struct Work {
@@ -29,7 +36,7 @@ struct Work {
 /// Decodes frames in order; each is answered with [`Happening::Decoded`].
 pub struct DecoderThread {
     kind: CodecKind,
-    jobs: Option<SyncSender<ReadyFrame>>,
+    jobs: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -42,14 +49,14 @@ pub struct Outlets {
 
 impl DecoderThread {
     /// `epoch` distinguishes its reports from those of earlier decoders.
-    pub fn start(decoders: &Decoders, kind: CodecKind, epoch: u32, outlets: Outlets) -> Result<Self, ClientError> {
+    pub fn start(decoders: &Decoders, kind: CodecKind, epoch: u32, outlets: Outlets) -> Result<Self, ViewerError> {
         let Outlets { clock, screen, reports } = outlets;
         let work = Work { decoder: decoders.open(kind)?, conceals: false, epoch, clock, screen, reports };
         let (jobs, queue) = sync_channel(CAPACITY);
         let thread = std::thread::Builder::new()
             .name("decoder".into())
             .spawn(move || work.run(&queue))
-            .map_err(|source| ClientError::System { what: "thread for the decoder", source })?;
+            .map_err(|source| ViewerError::System { what: "thread for the decoder", source })?;
         Ok(Self { kind, jobs: Some(jobs), thread: Some(thread) })
     }
 
@@ -58,10 +65,10 @@ impl DecoderThread {
     }
 
     /// Submits a frame. The caller keeps at most [`CAPACITY`] in flight, so this never waits.
-    pub fn decode(&self, frame: ReadyFrame) {
+    pub fn decode(&self, job: Job) {
         if let Some(jobs) = &self.jobs {
             // Fails only when the thread has died, which its missing report shows.
-            let _ = jobs.try_send(frame);
+            let _ = jobs.try_send(job);
         }
     }
 }
@@ -76,8 +83,8 @@ impl Drop for DecoderThread {
 }
 
 impl Work {
-    fn run(mut self, queue: &Receiver<ReadyFrame>) {
-        while let Ok(frame) = queue.recv() {
+    fn run(mut self, queue: &Receiver<Job>) {
+        while let Ok(Job { frame, clock }) = queue.recv() {
             let ticket = Ticket { epoch: self.epoch, frame: frame.id };
             if frame.damaged && !std::mem::replace(&mut self.conceals, true) {
                 self.decoder.set_concealing();
@@ -92,7 +99,8 @@ impl Work {
             if let Some(picture) = picture.filter(|_| frame.show) {
                 let size = Size { width: frame.header.width, height: frame.header.height };
                 let (picture, marker) = picture.without_strip(size);
-                self.screen.on_picture(ticket, at, picture, marker);
+                let (header, key, damaged) = (&frame.header, frame.key, frame.damaged);
+                self.screen.on_picture(&Decoded { ticket, at, picture, marker, header, clock, key, damaged });
             }
         }
     }

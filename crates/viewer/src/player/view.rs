@@ -2,8 +2,6 @@
 
 use nearlight_wire::{DisplayKind, Fov, Pose, View};
 
-use crate::camera::beside;
-
 /// Height of a screen's view in radians, 65 degrees: a screen at arm's length would be less, but then one bumps into things.
 const SCREEN_HEIGHT: f32 = 1.134_464;
 /// Half the distance between the eyes in metres; adults' mean is 63 mm (Dodgson 2004).
@@ -30,6 +28,17 @@ pub fn views(display: DisplayKind, head: &Pose, size: (u16, u16)) -> Vec<View> {
     }
 }
 
+/// The point `offset` metres from `pose`, in its own directions.
+pub fn beside(pose: &Pose, offset: [f32; 3]) -> [f32; 3] {
+    let [x, y, z, w] = pose.orientation;
+    let cross =
+        |a: [f32; 3], b: [f32; 3]| [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]];
+    // v + 2w(u x v) + 2(u x (u x v)) with u the quaternion's vector part.
+    let once = cross([x, y, z], offset);
+    let twice = cross([x, y, z], once);
+    std::array::from_fn(|axis| pose.position[axis] + offset[axis] + 2.0 * (w * once[axis] + twice[axis]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +54,15 @@ mod tests {
         assert!((left.fov.left + right.fov.right).abs() < 1e-6 && left.fov.left < -left.fov.right);
         let distance = right.pose.position[0] - left.pose.position[0];
         assert!((distance - 2.0 * HALF_EYE_DISTANCE).abs() < 1e-6);
+    }
+
+    #[test]
+    fn eyes_turn_with_the_head() {
+        let half = std::f32::consts::FRAC_1_SQRT_2;
+        let pose = Pose { position: [1.0, 2.0, 3.0], orientation: [0.0, half, 0.0, half] };
+        let right = beside(&pose, [0.5, 0.0, 0.0]);
+        for (got, expected) in right.into_iter().zip([1.0, 2.0, 2.5]) {
+            assert!((got - expected).abs() < 1e-5, "{right:?}");
+        }
     }
 }
