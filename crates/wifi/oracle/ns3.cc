@@ -1,13 +1,14 @@
 // The study's traffic for one or several stations in ns-3 3.44: an oracle for `standard-11ax`, independent of this project's cell.
 //
 // docs/wifi.md describes how to build and run it, and lists its output. Means and 99 % quantiles over all runs and stations; each run has
-// phases of its own. After the values: the standard error of the means, from the spread of the runs. SIGINT and SIGTERM end it after
-// the run under way.
+// phases of its own. In brackets: their standard errors, from the spread of the runs. Each run is a process of its own: one that fails
+// in an assertion of ns-3's is left out and counted. SIGINT and SIGTERM end it after the run under way.
 
 #include <ns3/boolean.h>
 #include <ns3/command-line.h>
 #include <ns3/config.h>
 #include <ns3/constant-position-mobility-model.h>
+#include <ns3/ctrl-headers.h>
 #include <ns3/double.h>
 #include <ns3/enum.h>
 #include <ns3/error-model.h>
@@ -40,8 +41,12 @@
 #include <csignal>
 #include <cstdio>
 #include <map>
+#include <random>
 #include <set>
 #include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace ns3;
 
@@ -89,56 +94,119 @@ class TenthLost : public ErrorModel
     Ptr<UniformRandomVariable> m_random = CreateObject<UniformRandomVariable>();
 };
 
-// Samples of all runs.
+// Samples, by run.
 class Values
 {
   public:
     void Add(double value)
     {
-        m_all.push_back(value);
-        m_run += value;
-        m_count += 1;
+        m_run.push_back(value);
     }
 
-    void EndRun()
+    void Write(FILE* file) const
     {
-        if (m_count > 0)
+        const std::size_t count = m_run.size();
+        std::fwrite(&count, sizeof count, 1, file);
+        std::fwrite(m_run.data(), sizeof(double), count, file);
+    }
+
+    // Adds a run that Write has written; false where there is none.
+    bool Read(FILE* file)
+    {
+        std::size_t count = 0;
+        if (std::fread(&count, sizeof count, 1, file) != 1)
         {
-            m_runs.push_back(m_run / m_count);
+            return false;
         }
-        m_run = m_count = 0;
+        std::vector<double> run(count);
+        const bool whole = std::fread(run.data(), sizeof(double), count, file) == count;
+        m_runs.push_back(std::move(run));
+        return whole;
+    }
+
+    // Forgets the runs from this number on.
+    void Truncate(std::size_t runs)
+    {
+        m_runs.resize(std::min(runs, m_runs.size()));
     }
 
     double Mean() const
     {
-        return MeanOf(m_all);
+        return MeanOf(AllOf(Every()));
     }
 
-    // The standard error of the mean between repetitions of all runs.
-    double Error() const
+    double Quantile(double share) const
     {
-        const double mean = MeanOf(m_runs);
-        double squares = 0;
-        for (const double run : m_runs)
-        {
-            squares += (run - mean) * (run - mean);
-        }
-        const double count = m_runs.size();
-        return count > 1 ? std::sqrt(squares / (count - 1) / count) : 0;
+        return QuantileOf(AllOf(Every()), share);
     }
 
-    double Quantile(double share)
+    double MeanError() const
     {
-        if (m_all.empty())
-        {
-            return 0;
-        }
-        const auto place = m_all.begin() + std::size_t(share * (m_all.size() - 1));
-        std::nth_element(m_all.begin(), place, m_all.end());
-        return *place;
+        return Spread([](const std::vector<double>& all) { return MeanOf(all); });
+    }
+
+    double QuantileError(double share) const
+    {
+        return Spread([share](const std::vector<double>& all) { return QuantileOf(all, share); });
     }
 
   private:
+    // The bootstrap's standard error: the spread of a figure over random selections of as many runs, with repetition.
+    template <typename Figure>
+    double Spread(Figure figure) const
+    {
+        constexpr int selections = 200;
+        std::mt19937 random(1);
+        std::vector<double> figures;
+        for (int selection = 0; selection < selections && !m_runs.empty(); ++selection)
+        {
+            std::vector<std::size_t> runs;
+            for (std::size_t run = 0; run < m_runs.size(); ++run)
+            {
+                runs.push_back(random() % m_runs.size());
+            }
+            figures.push_back(figure(AllOf(runs)));
+        }
+        const double mean = MeanOf(figures);
+        double squares = 0;
+        for (const double one : figures)
+        {
+            squares += (one - mean) * (one - mean);
+        }
+        return figures.size() > 1 ? std::sqrt(squares / (figures.size() - 1)) : 0;
+    }
+
+    std::vector<std::size_t> Every() const
+    {
+        std::vector<std::size_t> runs(m_runs.size());
+        for (std::size_t run = 0; run < runs.size(); ++run)
+        {
+            runs[run] = run;
+        }
+        return runs;
+    }
+
+    std::vector<double> AllOf(const std::vector<std::size_t>& runs) const
+    {
+        std::vector<double> all;
+        for (const std::size_t run : runs)
+        {
+            all.insert(all.end(), m_runs[run].begin(), m_runs[run].end());
+        }
+        return all;
+    }
+
+    static double QuantileOf(std::vector<double> values, double share)
+    {
+        if (values.empty())
+        {
+            return 0;
+        }
+        const auto place = values.begin() + std::size_t(share * (values.size() - 1));
+        std::nth_element(values.begin(), place, values.end());
+        return *place;
+    }
+
     static double MeanOf(const std::vector<double>& values)
     {
         double sum = 0;
@@ -149,10 +217,8 @@ class Values
         return values.empty() ? 0 : sum / values.size();
     }
 
-    std::vector<double> m_all;
-    std::vector<double> m_runs;
-    double m_run = 0;
-    double m_count = 0;
+    std::vector<double> m_run;
+    std::vector<std::vector<double>> m_runs;
 };
 
 struct Sent
@@ -186,14 +252,12 @@ struct Options
 
 struct Results
 {
-    Values downlink, inOrder, uplink, frames, aggregate, airtime, uplinkAirtime, lostRts, overflows;
+    Values downlink, inOrder, uplink, frames, aggregate, airtime, uplinkAirtime, lostRts, overflows, polls, triggers, requests;
+    std::size_t runs = 0;
 
-    void EndRun()
+    std::vector<Values*> All()
     {
-        for (auto values : {&downlink, &inOrder, &uplink, &frames, &aggregate, &airtime, &uplinkAirtime, &lostRts, &overflows})
-        {
-            values->EndRun();
-        }
+        return {&downlink, &inOrder, &uplink, &frames, &aggregate, &airtime, &uplinkAirtime, &lostRts, &overflows, &polls, &triggers, &requests};
     }
 };
 
@@ -234,7 +298,9 @@ class Run
         // With several users, triggers request CTS as well.
         m_results.lostRts.Add(IsMultiUser() ? 0 : (m_rts - m_exchanges) / m_options.seconds);
         m_results.overflows.Add(m_overflows);
-        m_results.EndRun();
+        m_results.polls.Add(m_polls / m_options.seconds);
+        m_results.triggers.Add(m_triggers / m_options.seconds);
+        m_results.requests.Add(m_requests / m_options.seconds);
     }
 
   private:
@@ -429,9 +495,27 @@ class Run
             {
                 std::printf(" %u:%zu (%u bytes)", id, part->GetNMpdus(), part->GetSize());
             }
+            if (header.IsTrigger())
+            {
+                CtrlTriggerHeader trigger;
+                psdu->GetPayload(0)->PeekHeader(trigger);
+                std::printf(" %s length %u of", trigger.GetTypeString(), trigger.GetUlLength());
+                for (const auto& user : trigger)
+                {
+                    std::printf(" %u", user.GetAid12());
+                }
+            }
             std::printf(" %.1f us\n", data.GetNanoSeconds() / 1e3);
         }
         m_rts += header.IsRts();
+        m_requests += header.IsBlockAckReq();
+        if (header.IsTrigger())
+        {
+            CtrlTriggerHeader trigger;
+            psdu->GetPayload(0)->PeekHeader(trigger);
+            m_polls += trigger.IsBsrp();
+            m_triggers += trigger.IsBasic();
+        }
         if (!header.IsQosData() || !header.HasData())
         {
             return;
@@ -460,6 +544,9 @@ class Run
     double m_rts = 0;
     double m_exchanges = 0;
     double m_overflows = 0;
+    double m_polls = 0;
+    double m_triggers = 0;
+    double m_requests = 0; // for block acknowledgements
     const Time m_start = Seconds(2);
     const Time m_end = m_start + Seconds(m_options.seconds);
 };
@@ -473,10 +560,63 @@ OnSignal(int)
     g_stopped = 1;
 }
 
-void
-Print(const char* name, Values& values)
+// Simulates a run in a process of its own and adds its samples; false where it failed.
+bool
+Simulate(const Options& options, Results& results, uint32_t number)
 {
-    std::printf(", %s %.3f (%.3f) %.3f", name, values.Mean(), values.Error(), values.Quantile(0.99));
+    int ends[2];
+    if (pipe(ends) != 0)
+    {
+        return false;
+    }
+    std::fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0)
+    {
+        close(ends[0]);
+        Results own;
+        Run(options, own, number).Simulate();
+        FILE* file = fdopen(ends[1], "w");
+        for (const auto* values : own.All())
+        {
+            values->Write(file);
+        }
+        std::fclose(file);
+        std::fflush(stdout);
+        _exit(0);
+    }
+    close(ends[1]);
+    FILE* file = fdopen(ends[0], "r");
+    const std::size_t before = results.runs;
+    bool whole = true;
+    for (auto* values : results.All())
+    {
+        whole = whole && values->Read(file);
+    }
+    std::fclose(file);
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (whole && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    {
+        results.runs += 1;
+        return true;
+    }
+    for (auto* values : results.All())
+    {
+        values->Truncate(before);
+    }
+    return false;
+}
+
+void
+Print(const char* name, const Values& values)
+{
+    std::printf(", %s %.3f (%.3f) %.3f (%.3f)",
+                name,
+                values.Mean(),
+                values.MeanError(),
+                values.Quantile(0.99),
+                values.QuantileError(0.99));
 }
 
 } // namespace
@@ -507,13 +647,14 @@ int main(int argc, char* argv[])
     Results results;
     std::signal(SIGINT, OnSignal);
     std::signal(SIGTERM, OnSignal);
-    uint32_t runs = 0;
-    for (; runs < options.runs && !g_stopped; ++runs)
+    uint32_t failed = 0;
+    for (uint32_t run = 0; run < options.runs && !g_stopped; ++run)
     {
-        Run(options, results, options.first + runs).Simulate();
+        failed += !Simulate(options, results, options.first + run);
     }
-    std::printf("runs %u stations %u fps %u mbps %g interval %g most %u poses %u ofdma %u %d: ms, mean (error) 99 %%",
-                runs,
+    std::printf("runs %zu failed %u stations %u fps %u mbps %g interval %g most %u poses %u ofdma %u %d: ms, mean (error) 99 %% (error)",
+                results.runs,
+                failed,
                 options.stations,
                 options.fps,
                 options.mbps,
@@ -526,12 +667,16 @@ int main(int argc, char* argv[])
     Print("in order", results.inOrder);
     Print("frame", results.frames);
     Print("uplink", results.uplink);
-    std::printf("; A-MPDU %.2f (%.2f), airtime %.2f %% (%.2f), uplink airtime %.2f %%, lost RTS %.2f/s, overflows %.2f a run\n",
+    std::printf("; A-MPDU %.2f (%.2f), airtime %.2f %% (%.2f), uplink airtime %.2f %%, lost RTS %.2f/s, overflows %.2f a run, "
+                "polls %.1f/s, triggers %.1f/s, requests for acknowledgement %.2f/s\n",
                 results.aggregate.Mean(),
-                results.aggregate.Error(),
+                results.aggregate.MeanError(),
                 results.airtime.Mean(),
-                results.airtime.Error(),
+                results.airtime.MeanError(),
                 results.uplinkAirtime.Mean(),
                 results.lostRts.Mean(),
-                results.overflows.Mean());
+                results.overflows.Mean(),
+                results.polls.Mean(),
+                results.triggers.Mean(),
+                results.requests.Mean());
 }

@@ -22,6 +22,7 @@ use crate::random::Random;
 use crate::service::Turns;
 use crate::tally::{CellTally, Exchange, Tally};
 use crate::timers::Timers;
+use crate::triggered::Reports;
 
 /// One station's packets of one direction and category. A cell hands out its own; those of another cell do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,8 +103,8 @@ pub struct Cell {
     pub(crate) scheduler: Box<dyn Scheduler>,
     /// Schedules uplink transmissions.
     pub(crate) uplink_scheduler: Box<dyn Scheduler>,
-    /// Stations that reported packets which have not yet been requested.
-    pub(crate) reported: Option<Vec<usize>>,
+    /// What the access point knows of the stations' packets.
+    pub(crate) reports: Reports,
     /// By category: the order in which the access point serves stations.
     pub(crate) turns: [Turns; 4],
     pub(crate) out: VecDeque<CellExit>,
@@ -164,7 +165,7 @@ impl Cell {
             random,
             uplink_scheduler: config.multi_user.order.scheduler(),
             scheduler,
-            reported: None,
+            reports: Reports::new(stations),
             turns: std::array::from_fn(|_| Turns::new(stations)),
             out: VecDeque::new(),
             inside: 0,

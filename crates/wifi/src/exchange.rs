@@ -10,6 +10,7 @@ use crate::phy::Mode;
 use crate::queue::{Load, Mpdu, Room};
 use crate::random::Chance;
 use crate::tally::{Exchange, Kind};
+use crate::triggered::{Solicited, Turn};
 
 /// The occupation of the medium.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,10 @@ pub(crate) struct Running {
     pub succeeded: bool,
     /// The category may continue without contending: since when it has held the medium, and for which contender.
     pub continues: Option<(Time, Lane)>,
+    /// A poll: when its answers were written, and whose.
+    pub polled: Option<(Time, Vec<usize>)>,
+    /// What follows when the trigger has ended.
+    pub solicited: Option<Solicited>,
     /// The number of this occupation: how many preceded it.
     pub number: u64,
 }
@@ -96,6 +101,13 @@ impl Cell {
             self.queues[lane.index()].put_back(mpdu);
         }
         self.fill_saturated(now);
+        if let Some(data) = self.running.solicited.take() {
+            self.send_solicited(now, &data);
+            return;
+        }
+        if let Some((answered, stations)) = self.running.polled.take() {
+            self.on_reports(now, answered, &stations);
+        }
         if self.goes_on(now) {
             return;
         }
@@ -139,25 +151,30 @@ impl Cell {
             self.begin_burst(now, node - 1 - self.config.stations.len());
         } else if node > 0 {
             self.begin_single(now, Lane::new(node - 1, Direction::Uplink, category));
-        } else if !(self.is_triggers_turn(category) && self.begin_triggered(now)) {
-            self.timers.on_downlink(category);
-            if !self.begin_multi_user(now, category) {
-                let lane = self.next_receiver(category);
-                self.begin_single(now, lane);
+        } else {
+            match self.next_turn(now, category) {
+                Turn::Poll(stations) => self.begin_poll(now, stations),
+                Turn::Data(data) => self.begin_data(now, data),
+                Turn::Both(triggered) => self.begin_both(now, triggered),
+                Turn::Downlink => {
+                    self.timers.on_downlink(category);
+                    if let Some(parts) = self.plan_multi_user(now, category) {
+                        self.begin_multi_user(now, &parts);
+                    } else {
+                        let lane = self.next_receiver(category);
+                        self.begin_single(now, lane);
+                    }
+                }
             }
         }
     }
 
-    /// Triggers and downlink packets alternate when both are pending.
-    fn is_triggers_turn(&self, category: Category) -> bool {
-        self.timers.trigger_is_due(category)
-            && !(self.timers.trigger_contends(category)
-                && self.timers.trigger_had_turn()
-                && self.has_downlink(category))
-    }
-
     /// One sender, one receiver.
     pub(crate) fn begin_single(&mut self, now: Time, lane: Lane) {
+        if self.queues[lane.index()].take_question() {
+            self.begin_request(now, lane);
+            return;
+        }
         if self.config.edca[lane.category().index()].txop.is_some() {
             self.running.continues = Some((now, lane));
         }
@@ -257,7 +274,8 @@ impl Cell {
             }
             if !self.random.happens(loss) {
                 delivered += 1;
-                mpdu.packet.queued += moments.start - mpdu.entered;
+                // What a trigger solicits may arrive after the exchange began.
+                mpdu.packet.queued += moments.start.saturating_since(mpdu.entered);
                 if self.config.in_order {
                     self.queues[lane.index()].hold(mpdu);
                 } else {
@@ -325,15 +343,16 @@ impl Cell {
         let mut lanes = Vec::new();
         for sender in &mut senders {
             let (node, category) = (sender.contender / 4, Category::ALL[sender.contender % 4]);
-            let (end, lane) = if node > self.config.stations.len() {
-                (now + self.config.neighbours[node - 1 - self.config.stations.len()].burst, None)
+            let (end, timeout, lane) = if node > self.config.stations.len() {
+                let burst = self.config.neighbours[node - 1 - self.config.stations.len()].burst;
+                (now + burst, self.config.timing.answer_timeout(), None)
             } else {
                 own = true;
-                let (end, lane) = self.lose(now, node, category);
-                (end, Some(lane))
+                let (end, timeout, lane) = self.lose(now, node, category);
+                (end, timeout, Some(lane))
             };
             if self.config.access == AccessRule::Edca {
-                sender.knows_at = end + self.config.timing.answer_timeout();
+                sender.knows_at = end + timeout;
             }
             self.running.end = self.running.end.max(end);
             lanes.push(lane);
@@ -353,20 +372,31 @@ impl Cell {
         }
     }
 
-    /// A node's transmission in a collision, and until when it holds the medium. With RTS, only the RTS is lost.
-    fn lose(&mut self, now: Time, node: usize, category: Category) -> (Time, Lane) {
+    /// A node's transmission in a collision: until when it holds the medium, how long its sender then waits for an answer, and whose it is.
+    /// With RTS, only the RTS is lost.
+    fn lose(&mut self, now: Time, node: usize, category: Category) -> (Time, Span, Lane) {
         let timing = self.config.timing;
-        let (lane, triggers) = match node {
-            0 => (self.next_receiver(category), self.is_triggers_turn(category)),
-            _ => (Lane::new(node - 1, Direction::Uplink, category), false),
+        let answer = match self.config.access {
+            AccessRule::Komondor => timing.sifs + timing.cts(),
+            AccessRule::Edca => Span::ZERO,
         };
-        if self.config.rts_cts || triggers {
-            let answer = match self.config.access {
-                AccessRule::Komondor => timing.sifs + timing.cts(),
-                AccessRule::Edca => Span::ZERO,
-            };
-            let opening = if node == 0 { self.downlink_opening(category) } else { timing.rts() };
-            return (now + opening + answer, lane);
+        let timeout = timing.answer_timeout();
+        let mut opening = timing.rts();
+        let lane = if node > 0 {
+            Lane::new(node - 1, Direction::Uplink, category)
+        } else {
+            let lane = self.next_receiver(category);
+            let turn = self.next_turn(now, category);
+            if !matches!(turn, Turn::Downlink) {
+                let (opening, timeout) = self.solicitation(&turn);
+                return (now + opening + answer, timeout, lane);
+            }
+            let plan = self.plan_multi_user(now, category);
+            opening = self.opening(plan.as_deref());
+            lane
+        };
+        if self.config.rts_cts {
+            return (now + opening + answer, timeout, lane);
         }
         let part = self.single(now, lane, Span::ZERO, true);
         let moments = self.moments(now, Span::ZERO, &part);
@@ -376,7 +406,7 @@ impl Cell {
             AccessRule::Komondor => moments.end,
             AccessRule::Edca => moments.data_end,
         };
-        (end, lane)
+        (end, timeout, lane)
     }
 
     pub(crate) fn record_without_packets(&mut self, start: Time, end: Time, kind: Kind, lane: Option<Lane>) {

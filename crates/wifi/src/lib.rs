@@ -25,6 +25,7 @@ mod tally;
 mod timers;
 mod timing;
 pub mod traffic;
+mod triggered;
 
 pub use cell::{Cell, CellExit, Lane};
 pub use config::{

@@ -43,12 +43,14 @@ pub(crate) struct Queue {
     next_sequence: u64,
     /// Arrived ahead of others, in order of sequence.
     held: VecDeque<Mpdu>,
+    /// The sender does not know which packets of its latest transmission arrived, and asks before it sends more.
+    asks: bool,
 }
 
 impl Queue {
     pub(crate) fn new(limit: u16) -> Self {
         let (waiting, held) = (VecDeque::new(), VecDeque::new());
-        Self { waiting, on_air: 0, limit: usize::from(limit), next_sequence: 0, held }
+        Self { waiting, on_air: 0, limit: usize::from(limit), next_sequence: 0, held, asks: false }
     }
 
     #[inline]
@@ -114,8 +116,20 @@ impl Queue {
         self.on_air = 0;
     }
 
+    /// No acknowledgement came: the sender has to ask which packets arrived.
+    pub(crate) fn ask(&mut self) {
+        self.asks = true;
+    }
+
+    /// Whether the sender has to ask; it does so now.
+    #[inline]
+    pub(crate) fn take_question(&mut self) -> bool {
+        std::mem::take(&mut self.asks)
+    }
+
     /// Empties it; returns the number of drivers' packets in it, excluding those on the air.
     pub(crate) fn clear(&mut self) -> usize {
+        self.asks = false;
         let gone = self.waiting.drain(..).chain(self.held.drain(..));
         gone.filter(|mpdu| !mpdu.background).count()
     }

@@ -53,10 +53,12 @@ const LEGACY_SYMBOL: Span = Span::from_micros(4);
 const TRIGGER: Bytes = Bytes::new(28);
 const TRIGGER_STATION: u64 = 5;
 const TRIGGER_DATA: u64 = 1;
-/// A multi-station block acknowledgement (section 9.3.1.8.6) without stations; what says to one that its only packet arrived; and a
+/// IEEE 802.11-2020, section 9.3.1.7, compressed.
+const BLOCK_ACKNOWLEDGEMENT_REQUEST: Bytes = Bytes::new(24);
+/// A multi-station block acknowledgement (section 9.3.1.8.6) without stations; what says to one that all its packets arrived; and a
 /// bitmap of 256.
 const MULTI_ACKNOWLEDGEMENT: Bytes = Bytes::new(22);
-const MULTI_ACKNOWLEDGEMENT_SINGLE: u64 = 2;
+const MULTI_ACKNOWLEDGEMENT_WHOLE: u64 = 2;
 const MULTI_ACKNOWLEDGEMENT_BITMAP: u64 = 36;
 /// The longer short training field of triggered transmissions (section 27.3.11.9).
 const TRIGGERED_TRAINING: Span = Span::from_micros(4);
@@ -125,11 +127,15 @@ impl Timing {
         self.legacy(TRIGGER + Bytes::new((TRIGGER_STATION + TRIGGER_DATA) * stations as u64), self.control_symbol)
     }
 
-    /// One frame that acknowledges packets of several stations, this many of each.
-    pub fn multi_acknowledgement(&self, packets: impl Iterator<Item = usize>) -> Span {
-        let part = |packets| if packets == 1 { MULTI_ACKNOWLEDGEMENT_SINGLE } else { MULTI_ACKNOWLEDGEMENT_BITMAP };
-        let parts = Bytes::new(packets.map(part).sum());
-        self.legacy(MULTI_ACKNOWLEDGEMENT + parts, self.acknowledgement_symbol)
+    /// One frame that acknowledges packets of several stations: all of `whole` stations, some of `bitmaps` others.
+    pub fn multi_acknowledgement(&self, whole: usize, bitmaps: usize) -> Span {
+        let parts = whole as u64 * MULTI_ACKNOWLEDGEMENT_WHOLE + bitmaps as u64 * MULTI_ACKNOWLEDGEMENT_BITMAP;
+        self.legacy(MULTI_ACKNOWLEDGEMENT + Bytes::new(parts), self.acknowledgement_symbol)
+    }
+
+    /// Asks which packets arrived.
+    pub fn block_acknowledgement_request(&self) -> Span {
+        self.legacy(BLOCK_ACKNOWLEDGEMENT_REQUEST, self.acknowledgement_symbol)
     }
 
     /// Bits of one packet inside a transmission.
@@ -156,6 +162,11 @@ impl Timing {
         self.sifs + self.slot + self.legacy_preamble
     }
 
+    /// The same for an answer that is a triggered transmission.
+    pub fn triggered_timeout(&self, mode: Mode) -> Span {
+        self.sifs + self.slot + self.preamble_of(mode) + TRIGGERED_TRAINING
+    }
+
     /// What precedes the data: RTS, CTS and the gaps after them.
     pub fn protection(&self) -> Span {
         self.rts() + self.sifs + self.cts() + self.sifs
@@ -178,6 +189,11 @@ impl Timing {
     /// A triggered transmission of `bits`.
     pub fn triggered(&self, mode: Mode, bits: u64) -> Span {
         self.data(mode.with_guard(mode.guard().max(TRIGGERED_GUARD)), bits) + TRIGGERED_TRAINING
+    }
+
+    /// The most packet bits of a triggered transmission of at most `limit`.
+    pub fn triggered_bits(&self, mode: Mode, limit: Span) -> u64 {
+        self.data_bits(mode.with_guard(mode.guard().max(TRIGGERED_GUARD)), limit - TRIGGERED_TRAINING)
     }
 
     /// Bits of a control frame inside a transmission.
@@ -259,7 +275,7 @@ mod tests {
         let micros = |nanos| Span::from_nanos(nanos);
         assert_eq!([1, 2, 4].map(|stations| timing.trigger(stations)), [68, 76, 88].map(Span::from_micros));
         assert_eq!(timing.data_trigger(1), Span::from_micros(72));
-        assert_eq!(timing.multi_acknowledgement([1].into_iter()), Span::from_micros(32));
+        assert_eq!(timing.multi_acknowledgement(1, 0), Span::from_micros(32));
         let whole = mode(Guard::Nanos800);
         // Packets of 1,243 bytes, the request for an acknowledgement of 41 bytes, and how long they took on their units.
         for (stations, packets, duration) in

@@ -262,31 +262,6 @@ fn triggered_uplink_does_not_collide_and_waits_for_its_trigger() {
     assert!(both.mean < delay.mean, "{both:?}");
 }
 
-/// The access point polls only after sending to several stations, and triggers only those that reported packets.
-#[test]
-fn triggers_after_downlink_ask_what_waits_and_then_for_the_data() {
-    let text = "standard-11ax/loss:0%/downlink-ofdma:2/trigger:after-downlink/triggered-contend:no";
-    let offers = |uplink: bool| {
-        let down = |at: u64| move |station| (Time::from_micros(at), station, Direction::Downlink, Category::BestEffort);
-        let up = uplink.then_some((Time::from_micros(1_100), 1, Direction::Uplink, Category::BestEffort));
-        // Each pair is one access of the access point.
-        let pairs = [1_000, 5_000, 9_000, 13_000, 20_000].into_iter().flat_map(move |at| (0..2).map(down(at)));
-        let mut all: Vec<_> = pairs.chain(up).collect();
-        all.sort_by_key(|offer| offer.0);
-        all
-    };
-    let kinds = |uplink| {
-        let all = exchanges(config(text, 2), offers(uplink).into_iter());
-        let mut kinds: Vec<(u64, Kind, usize)> =
-            all.iter().map(|exchange| (exchange.number, exchange.kind, exchange.packets)).collect();
-        kinds.dedup_by_key(|(number, _, _)| *number);
-        kinds.into_iter().map(|(_, kind, packets)| (kind, packets)).collect::<Vec<_>>()
-    };
-    let (shared, asked, data) = ((Kind::MultiUser, 1), (Kind::Triggered, 0), (Kind::Triggered, 1));
-    assert_eq!(kinds(true)[..5], [shared, asked, data, shared, asked]);
-    assert_eq!(kinds(false)[..4], [shared, asked, shared, asked]);
-}
-
 #[test]
 fn deadlines_first_lets_the_impatient_go_first() {
     let mut scenario = Scenario {
