@@ -7,8 +7,10 @@ use crate::SentPacket;
 /// What a whole interval showed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observed {
-    /// At which it was sent.
+    /// The interval's own: what its packets were to be sent at.
     pub rate: Bitrate,
+    /// Sent in it, over its length.
+    pub sent: Bitrate,
     /// Share of its packets that got lost, from 0 to 1.
     pub loss: f64,
     /// Seconds by which the round trip grew in a second; 0 where the slope is within its own error.
@@ -122,7 +124,7 @@ impl Interval {
         if settled == 0 || length <= Span::ZERO {
             return None;
         }
-        let rate = Bytes::new(self.sent).over(length);
-        Some(Observed { rate, loss: self.lost as f64 / settled as f64, gradient: self.slope.value() })
+        let (rate, sent) = (self.rate, Bytes::new(self.sent).over(length));
+        Some(Observed { rate, sent, loss: self.lost as f64 / settled as f64, gradient: self.slope.value() })
     }
 }

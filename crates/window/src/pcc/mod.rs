@@ -11,6 +11,8 @@
 //! # Departures
 //! * An interval lasts for a smoothed round trip, and for ten packets at its rate; the papers add a random part. It ends with the first
 //!   packet that is sent after that.
+//! * The rate in a utility is the one that the interval was given, as in PCC-Kernel; PCC-Uspace counts what was sent. Frames fall into an
+//!   interval or beside it, which changes what was sent by more than trials differ.
 //! * Intervals in which the sender sent less than half of their rate say nothing and are tried again: an application's pause is no
 //!   property of the path.
 //! * The flight is at most what two smoothed round trips send (PCC-Kernel); the papers set no window.
@@ -150,7 +152,7 @@ impl<C: Chooser> Pcc<C> {
 
     fn judge(&mut self, interval: &Interval) {
         let Some(mark) = interval.mark() else { return };
-        match interval.observed().filter(|observed| observed.rate >= interval.rate().mul_f64(USED)) {
+        match interval.observed().filter(|observed| observed.sent >= interval.rate().mul_f64(USED)) {
             Some(observed) => self.chooser.on_result(mark, &observed),
             None => self.chooser.on_void(mark),
         }

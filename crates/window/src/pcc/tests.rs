@@ -3,7 +3,7 @@ use super::*;
 const PACKET: Bytes = Bytes::new(1_500);
 
 fn observed(mbps: u64, loss: f64, gradient: f64) -> Observed {
-    Observed { rate: Bitrate::from_mbps(mbps), loss, gradient }
+    Observed { rate: Bitrate::from_mbps(mbps), sent: Bitrate::from_mbps(mbps), loss, gradient }
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn settled_rate(chooser: &mut dyn Chooser, capacity: f64, trials: usize) -> f64 
         let mbps = rate.as_mbps_f64();
         let over = ((mbps - capacity) / mbps).max(0.0);
         let gradient = ((mbps - capacity) / capacity).max(0.0);
-        chooser.on_result(mark, &Observed { rate, loss: over, gradient });
+        chooser.on_result(mark, &Observed { rate, sent: rate, loss: over, gradient });
     }
     chooser.base().as_mbps_f64()
 }
@@ -76,5 +76,5 @@ fn an_interval_tells_its_own_losses_and_the_slope_of_its_round_trips() {
     assert!(interval.is_settled(ended, Span::from_secs(1)));
     let observed = interval.observed().expect("settled packets");
     assert!((observed.loss - 0.1).abs() < 1e-9 && (observed.gradient - 0.1).abs() < 1e-6, "{observed:?}");
-    assert_eq!(observed.rate, Bitrate::from_mbps(12));
+    assert_eq!((observed.rate, observed.sent), (Bitrate::from_mbps(12), Bitrate::from_mbps(12)));
 }
