@@ -4,6 +4,7 @@
 # make check   formatting, lints and the page's types
 # make types   writes the page's declarations and the C header anew from the Rust types
 # make install-library   builds and installs libnearlight for C programs                 (PREFIX=/usr/local)
+# make python  builds the Python package's wheel: target/wheels
 # make fuzz    runs every fuzz target for a minute                                     (SECONDS_EACH=900)
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -14,13 +15,16 @@ PAGE_SOURCES := $(shell find Cargo.toml Cargo.lock rust-toolchain.toml web/src w
 SECONDS_EACH ?= 60
 PREFIX ?= /usr/local
 
-.PHONY: run test bench check types fuzz build install-library setup-run setup-test clean
+.PHONY: run test bench check types fuzz build install-library python setup-run setup-python setup-test clean
 
 run: setup-run build
 	exec $(NEARLIGHT) serve $(ARGS)
 
 setup-run:
 	@scripts/setup.sh run
+
+setup-python:
+	@scripts/setup.sh python
 
 setup-test:
 	@scripts/setup.sh test
@@ -49,6 +53,9 @@ types: setup-run
 
 install-library: setup-run $(PAGE)
 	scripts/install-library.sh $(PREFIX)
+
+python: setup-python $(PAGE)
+	scripts/python.sh wheel
 
 fuzz: setup-run
 	scripts/fuzz.sh $(SECONDS_EACH)

@@ -2,7 +2,8 @@
 # Installs what a bare Debian 12 or Ubuntu 24.04 lacks, and nothing else. Safe to run again: what is there is left alone.
 #
 #   scripts/setup.sh run    what building and serving need
-#   scripts/setup.sh test   that, and what the tests need (two browsers, a virtual screen, ffmpeg, aiortc, tcpdump)
+#   scripts/setup.sh python that, and what building the Python package needs
+#   scripts/setup.sh test   both, and what the tests need (two browsers, a virtual screen, ffmpeg, aiortc, tcpdump)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-run}
@@ -20,7 +21,9 @@ packages=(ca-certificates cmake curl g++ make nasm pkg-config libudev-dev libvpx
   libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0)
 # aiortc is a WebRTC implementation that shares nothing with ours: a test has it play what we send. tcpdump captures what we send.
 # webkit2gtk-driver brings WebKit's browser, in which the page has nothing but a WebSocket.
-[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc tcpdump webkit2gtk-driver)
+# Python's packages are built and tested in environments of their own, with the distribution's NumPy.
+[ "$purpose" = run ] || packages+=(python3-venv)
+[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump webkit2gtk-driver)
 
 oldest_node=18
 node_is_recent() { command -v node >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge "$oldest_node" ]; }

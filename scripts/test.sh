@@ -9,6 +9,9 @@ step() { printf '\n== %s\n' "$*"; }
 step "every crate, and the command end to end"
 cargo test --release --workspace --exclude nearlight-xtask
 
+step "the Python package, installed from its wheel"
+scripts/python.sh test
+
 step "the erasure codes' kernel for browsers against the plain one"
 scripts/wasi-kernels.sh check simd128
 

@@ -170,6 +170,7 @@ fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         folder: Some(folder.clone()),
         threads: if arguments.live { Some(1) } else { arguments.threads },
         live: arguments.live,
+        program: None,
     };
     let clock = Clock::start();
     let before = processor_time();

@@ -13,6 +13,8 @@ pub enum PixelOrder {
     Bgra,
     /// Three bytes.
     Rgb,
+    /// Three bytes, as OpenCV has them.
+    Bgr,
 }
 
 impl PixelOrder {
@@ -21,7 +23,7 @@ impl PixelOrder {
     pub const fn bytes(self) -> usize {
         match self {
             Self::Rgba | Self::Bgra => 4,
-            Self::Rgb => 3,
+            Self::Rgb | Self::Bgr => 3,
         }
     }
 }
@@ -132,6 +134,7 @@ fn convert_padded(
         PixelOrder::Rgba => yuv::rgba_to_yuv420,
         PixelOrder::Bgra => yuv::bgra_to_yuv420,
         PixelOrder::Rgb => yuv::rgb_to_yuv420,
+        PixelOrder::Bgr => yuv::bgr_to_yuv420,
     };
     convert(&mut planes, bytes, from_stride, YuvRange::Limited, YuvStandardMatrix::Bt709, YuvConversionMode::Balanced)
         .map_err(|error| library("rgb_to_yuv420", &error))
@@ -171,6 +174,7 @@ pub fn to_pixels(
         PixelOrder::Rgba => yuv::yuv420_to_rgba,
         PixelOrder::Bgra => yuv::yuv420_to_bgra,
         PixelOrder::Rgb => yuv::yuv420_to_rgb,
+        PixelOrder::Bgr => yuv::yuv420_to_bgr,
     };
     convert(&planes, bytes, from_stride, YuvRange::Limited, YuvStandardMatrix::Bt709)
         .map_err(|error| library("yuv420_to_rgb", &error))
@@ -234,6 +238,13 @@ mod tests {
                 let [last, padding] = [&padded[1_593..1_596], &padded[1_596..]];
                 assert!(last.iter().zip([red, green, blue]).all(|(got, wanted)| got.abs_diff(wanted) <= 3), "{name}");
                 assert_eq!(padding, [7; 4], "beyond the pixels nothing is written");
+                let rgb = padded;
+                padded = vec![7; 100 * 16];
+                to_pixels(picture.view(), PixelOrder::Bgr, &mut padded, 100).unwrap();
+                for (row, swapped) in rgb.chunks(100).zip(padded.chunks(100)) {
+                    let pairs = row[..96].chunks(3).zip(swapped.chunks(3));
+                    assert!(pairs.into_iter().all(|(one, other)| [one[2], one[1], one[0]] == *other), "{name}");
+                }
             }
         }
     }

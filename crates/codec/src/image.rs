@@ -246,11 +246,11 @@ mod tests {
         let rgb = |x: usize, y: usize| [(x * 4) as u8, (y * 8) as u8, (x * 3 + y) as u8];
         let channel = |order: PixelOrder, index: usize| match (order, index) {
             (_, 3) => 3,
-            (PixelOrder::Bgra, index) => 2 - index,
+            (PixelOrder::Bgra | PixelOrder::Bgr, index) => 2 - index,
             (_, index) => index,
         };
         let mut wanted = None;
-        for order in [PixelOrder::Rgba, PixelOrder::Bgra, PixelOrder::Rgb] {
+        for order in [PixelOrder::Rgba, PixelOrder::Bgra, PixelOrder::Rgb, PixelOrder::Bgr] {
             for rows in [Rows::TopDown, Rows::BottomUp] {
                 let count = order.bytes();
                 let (bytes, stride) = padded(64 * count, 32, |x, y| {

@@ -30,6 +30,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Over a real path: only cells that can be, and never mixed with runs in virtual time.
     pub live: bool,
+    /// The file whose contents tell one build from another; the running program's if None.
+    pub program: Option<PathBuf>,
 }
 
 /// The results of a plan's runs.
@@ -234,7 +236,8 @@ impl Store {
         };
         let refused = |source| RunnerError::Folder { folder: folder.to_owned(), source };
         fs::create_dir_all(folder).map_err(refused)?;
-        let program = std::env::current_exe().and_then(fs::read).map_or(0, |bytes| digest::Digest::of(&bytes).value());
+        let program = options.program.clone().map_or_else(std::env::current_exe, Ok);
+        let program = program.and_then(fs::read).map_or(0, |bytes| digest::Digest::of(&bytes).value());
         let head = Head {
             plan: plan.name.clone(),
             question: plan.question.clone(),

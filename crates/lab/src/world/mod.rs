@@ -58,6 +58,11 @@ pub enum RunError {
     /// A run over a real path; the text tells the user what to do.
     #[error("{0}")]
     Live(String),
+    /// The caller's wish.
+    #[error(
+        "the run was not made, because the plan was interrupted; a later call that names the same folder continues it"
+    )]
+    Interrupted,
 }
 
 enum Actor {

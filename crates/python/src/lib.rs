@@ -1,0 +1,26 @@
+//! The native part of the Python package `nearlight`: the embedded server, the viewer and the lab.
+//!
+//! It converts arguments and results and releases the interpreter lock around everything that takes time. Names, defaults and documentation
+//! for users are in `python/nearlight`, whose modules are the only callers. Waits end early for signals, so that Ctrl-C works.
+
+mod error;
+mod event;
+mod input;
+mod lab;
+mod pixels;
+mod server;
+mod value;
+mod viewer;
+mod wait;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::lab::{built_in_plan, built_in_plans, controllers, describe_plan, run_plan};
+    #[pymodule_export]
+    use super::server::Server;
+    #[pymodule_export]
+    use super::viewer::{Picture, PlaneMemory, Viewer};
+}

@@ -1,0 +1,248 @@
+//! The server in this process.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nearlight_embed::{
+    Content, CursorShape, Event, Haptics, HapticsTarget, Host, Link, Options, Picture, SessionStatistics, Viewer, What,
+};
+use nearlight_viewer::Pointer;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::error::{Class, of_host};
+use crate::event::{self, Heard};
+use crate::pixels::{Described, Source, order_of};
+use crate::value::{all_of, hand_of, make, view_of, viewer_state};
+use crate::wait::{Limit, moment, seconds, wait};
+
+/// `nearlight._server.Server` has the documentation.
+#[pyclass(frozen)]
+pub(crate) struct Server {
+    host: Host,
+    closed: AtomicBool,
+    heard: Mutex<Waiting>,
+}
+
+/// Between the library's events and the program.
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<Heard>,
+    /// Each viewer's pointer, as of the last event of its movement.
+    pointers: BTreeMap<u32, Pointer>,
+}
+
+impl Waiting {
+    fn push(&mut self, host: &Host, event: Event) {
+        let viewer = event.viewer.map_or(0, |viewer| viewer.0);
+        match event.what {
+            What::Moved => self.push_moved(host, event, viewer),
+            What::ViewerLeft => {
+                self.pointers.remove(&viewer);
+                self.events.push_back(Heard::Event(event));
+            }
+            _ => self.events.push_back(Heard::Event(event)),
+        }
+    }
+
+    fn push_moved(&mut self, host: &Host, event: Event, viewer: u32) {
+        let state = host.viewers().into_iter().find(|state| state.viewer.0 == viewer);
+        let Some(state) = state else { return self.events.push_back(Heard::Event(event)) };
+        if let Some(pointer) = state.devices.pointer {
+            let before = self.pointers.insert(viewer, pointer).unwrap_or_default();
+            let (moved, scrolled) = pointer.since(&before);
+            if moved != [0, 0] || pointer.at != before.at {
+                self.events.push_back(Heard::Pointer { event: event.clone(), pointer, moved });
+            }
+            if pointer.scrolled != before.scrolled {
+                self.events.push_back(Heard::Wheel { event: event.clone(), scrolled });
+            }
+        }
+        self.events.push_back(Heard::Moved { event, state: Box::new(state) });
+    }
+}
+
+impl Server {
+    fn heard(&self) -> MutexGuard<'_, Waiting> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self, limit: Duration) -> Option<Heard> {
+        if let Some(heard) = self.heard().events.pop_front() {
+            return Some(heard);
+        }
+        // Not under the lock: others look meanwhile.
+        let event = self.host.wait_event(limit)?;
+        let mut heard = self.heard();
+        heard.push(&self.host, event);
+        heard.events.pop_front()
+    }
+
+    fn link(&self) -> PyResult<Link> {
+        let link = self.host.links().into_iter().next();
+        link.ok_or_else(|| Class::Error.because("the server has no link"))
+    }
+}
+
+#[pymethods]
+impl Server {
+    /// Opens a server with these options, a JSON object.
+    #[new]
+    fn open(py: Python<'_>, options: &str) -> PyResult<Self> {
+        let options: Options = serde_json::from_str(options)
+            .map_err(|error| Class::Usage.because(format!("the options cannot be used: {}", without_place(&error))))?;
+        let host = py.detach(|| Host::open(&options)).map_err(|error| of_host(&error))?;
+        Ok(Self { host, closed: AtomicBool::new(false), heard: Mutex::default() })
+    }
+
+    fn now(&self) -> f64 {
+        seconds(self.host.now())
+    }
+
+    fn links(&self) -> Vec<String> {
+        self.host.links().iter().map(ToString::to_string).collect()
+    }
+
+    fn qr_code(&self, link: Option<&str>) -> PyResult<String> {
+        let link = match link {
+            Some(text) => Link::parse(text).map_err(|error| Class::Usage.because(error))?,
+            None => self.link()?,
+        };
+        Host::qr_code(&link).map_err(|error| of_host(&error))
+    }
+
+    fn is_watched(&self) -> bool {
+        self.host.is_watched()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    #[pyo3(signature = (picture, right, order, bottom_up, size, stride, side_by_side, views, captured_at))]
+    #[expect(clippy::too_many_arguments, reason = "Python's caller names them")]
+    fn submit(
+        &self,
+        py: Python<'_>,
+        picture: &Bound<'_, PyAny>,
+        right: Option<&Bound<'_, PyAny>>,
+        order: Option<&str>,
+        bottom_up: bool,
+        size: Option<(usize, usize)>,
+        stride: Option<usize>,
+        side_by_side: bool,
+        views: &Bound<'_, PyAny>,
+        captured_at: Option<f64>,
+    ) -> PyResult<()> {
+        let described = Described { order: order.map(order_of).transpose()?, bottom_up, size, stride };
+        let left = Source::new(picture, &described)?;
+        let right = right.map(|right| Source::new(right, &described)).transpose()?;
+        if right.as_ref().is_some_and(|right| right.size() != left.size()) {
+            return Err(Class::Usage.because("the picture was not taken: both eyes must have pictures of one size"));
+        }
+        let views = all_of(views, view_of)?;
+        let captured_at = captured_at.map(moment).transpose()?;
+        let submitted = py.detach(|| {
+            let picture = Picture {
+                image: left.image(),
+                right: right.as_ref().map(Source::image),
+                content: Content { captured_at, views: &views, side_by_side },
+            };
+            self.host.submit(&picture)
+        });
+        submitted.map_err(|error| of_host(&error))
+    }
+
+    /// The next event; waits so many seconds for one, none: until the server is closed.
+    fn poll_event<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let limit = Limit::new(timeout)?;
+        let heard = wait(py, limit, || self.is_closed(), |limit| self.next(limit))?;
+        heard.map(|heard| event::of_server(py, &heard)).transpose()
+    }
+
+    fn viewers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let states = self.host.viewers();
+        let states = states.iter().map(|state| viewer_state(py, state)).collect::<PyResult<Vec<_>>>()?;
+        PyList::new(py, states)
+    }
+
+    fn driver<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.host.driver().map(|state| viewer_state(py, &state)).transpose()
+    }
+
+    fn send(&self, to: Option<u32>, data: &[u8], reliable: bool) -> PyResult<()> {
+        self.host.send(to.map(Viewer), data, reliable).map_err(|error| of_host(&error))
+    }
+
+    fn haptics(
+        &self,
+        to: Option<u32>,
+        gamepad: u8,
+        hand: Option<&str>,
+        seconds: f64,
+        strong: f32,
+        weak: f32,
+    ) -> PyResult<()> {
+        let target = match hand {
+            Some(hand) => HapticsTarget::Controller(hand_of(hand)?),
+            None => HapticsTarget::Gamepad(gamepad),
+        };
+        if !(0.0..=60.0).contains(&seconds) {
+            return Err(Class::Usage.because(format!("a pulse of {seconds} s cannot be: write 0 to 5")));
+        }
+        let milliseconds = (seconds * 1e3).round() as u16;
+        let pulse = Haptics { target, milliseconds, strong, weak };
+        self.host.haptics(to.map(Viewer), pulse).map_err(|error| of_host(&error))
+    }
+
+    fn set_pointer(&self, to: Option<u32>, shape: String, captured: bool) -> PyResult<()> {
+        let shape = CursorShape::Named(shape);
+        self.host.set_pointer(to.map(Viewer), shape, captured).map_err(|error| of_host(&error))
+    }
+
+    fn set_clipboard(&self, to: Option<u32>, text: &str) -> PyResult<()> {
+        self.host.set_clipboard(to.map(Viewer), text).map_err(|error| of_host(&error))
+    }
+
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let known = self.host.statistics();
+        let viewers = known.viewers.iter().map(|(viewer, figures)| session(py, *viewer, figures));
+        let viewers = PyTuple::new(py, viewers.collect::<PyResult<Vec<_>>>()?)?;
+        make(py, "ServerStatistics", (known.submitted, known.unwatched, known.events_dropped, viewers))
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let outcome = py.detach(|| self.host.close());
+        self.closed.store(true, Ordering::Relaxed);
+        outcome.map_err(|error| of_host(&error))
+    }
+}
+
+fn session<'py>(py: Python<'py>, viewer: Viewer, figures: &SessionStatistics) -> PyResult<Bound<'py, PyAny>> {
+    let SessionStatistics { sender, target } = figures;
+    let counts = [
+        viewer.0.into(),
+        sender.frames,
+        sender.skipped,
+        sender.key_frames,
+        sender.packets,
+        sender.packets_lost,
+        sender.retransmissions,
+        sender.repairs,
+        sender.sent.get(),
+        sender.sent_rate.as_bps(),
+        target.as_bps(),
+    ];
+    let counts = counts.into_iter().map(|count: u64| Ok(count.into_pyobject(py)?.into_any()));
+    let round_trip = sender.round_trip.map(|span| span.as_secs_f64()).into_pyobject(py)?;
+    let fields = counts.chain([Ok::<_, PyErr>(round_trip)]).collect::<PyResult<Vec<_>>>()?;
+    make(py, "SessionStatistics", PyTuple::new(py, fields)?)
+}
+
+/// The library's words without a place in JSON that the caller never saw.
+pub(crate) fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.clone(), |(words, _)| words.to_owned())
+}
