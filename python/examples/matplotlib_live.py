@@ -25,6 +25,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="ends after so long")
     arguments = parser.parse_args()
     figure = Figure(figsize=(12.8, 7.2), dpi=100, layout="constrained")
+    # The page's own buttons lie over the upper edge.
+    figure.get_layout_engine().set(rect=(0, 0, 1, 0.92))
     canvas = FigureCanvasAgg(figure)
     rates, delays = figure.subplots(2, 1, sharex=True)
     rates.set(ylabel="Mb/s", title="This chart, as it is sent to you", xlim=(-SECONDS, 0))

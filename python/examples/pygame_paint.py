@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=math.inf, help="ends after so long")
     arguments = parser.parse_args()
-    pygame.init()
+    pygame.display.init()
     canvas, shown = pygame.Surface(SIZE, depth=32), pygame.Surface(SIZE, depth=32)
     canvas.fill("#1d3557")
     clock = pygame.time.Clock()

@@ -126,7 +126,7 @@ class Camera:
         """The range finder's view from above, in the corner."""
         scale = 8
         plan = numpy.kron(self.walls, numpy.ones((scale, scale), dtype=bool))
-        corner = self.picture[12 : 12 + plan.shape[0], 12 : 12 + plan.shape[1]]
+        corner = self.picture[-12 - plan.shape[0] : -12, 12 : 12 + plan.shape[1]]
         corner[:] = numpy.where(plan[..., None], numpy.uint8(190), corner // 3)
         angles = robot.heading + self.across
         for share in (0.25, 0.5, 0.75, 1.0):

@@ -20,8 +20,8 @@ def main() -> None:
     with nearlight.view(arguments.link, name="watch.py") as viewer:
         count, since, picture = 0, viewer.now(), None
         while viewer.now() < arguments.seconds:
-            picture = viewer.poll_picture(1.0) or picture
-            count += picture is not None
+            if new := viewer.poll_picture(1.0):
+                picture, count = new, count + 1
             if picture is None or viewer.now() < since + 1:
                 continue
             means = [round(float(mean)) for mean in picture.rgb().mean(axis=(0, 1))]
