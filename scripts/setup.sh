@@ -23,7 +23,9 @@ packages=(ca-certificates cmake curl g++ make nasm pkg-config libudev-dev libvpx
 # webkit2gtk-driver brings WebKit's browser, in which the page has nothing but a WebSocket.
 # Python's packages are built and tested in environments of their own, with the distribution's NumPy.
 [ "$purpose" = run ] || packages+=(python3-venv)
-[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump webkit2gtk-driver)
+# bubblewrap, xterm: programs whose windows are served, in their sandbox. Serving programs takes xvfb and bubblewrap as well; whoever
+# does not needs neither.
+[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump webkit2gtk-driver bubblewrap xterm)
 
 oldest_node=18
 node_is_recent() { command -v node >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge "$oldest_node" ]; }

@@ -13,6 +13,7 @@ import { type Pose, yawPitchOf } from "./math.ts";
 import type { FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
 import { element } from "./page.ts";
 import { Peer } from "./peer.ts";
+import { Program } from "./program.ts";
 import { Shell } from "./shell.ts";
 import { hasWebRtc, missingFeatures } from "./support.ts";
 import { Walker } from "./walker.ts";
@@ -79,6 +80,15 @@ class App {
   #marker: Marker | null = null;
   #stream: StreamDescription | null = null;
   #statistics: Statistics | null = null;
+  readonly #program = new Program({
+    onProgram: (name) => this.#onProgram(name),
+    onNotice: (words) => this.#shell.onNotice(words),
+    onEnded: (words) => {
+      this.#post({ type: "close" });
+      this.#shell.onEnded(words);
+    },
+    send: (message) => this.#send(message, true),
+  });
   /** Dispatches messages from the application. */
   readonly #messages = new EventTarget();
   #controllers: ControllerDescription[] = [];
@@ -124,7 +134,10 @@ class App {
     for (const name of ["gamepadconnected", "gamepaddisconnected"]) window.addEventListener(name, () => this.#tellDevices());
     document.addEventListener("paste", (event) => {
       const text = event.clipboardData?.getData("text/plain");
-      if (text && this.#clipboard) this.#post({ type: "clipboard", text });
+      if (text && this.#clipboard) {
+        event.preventDefault();
+        this.#post({ type: "clipboard", text });
+      }
     });
     window.nearlight = this.#hooks();
   }
@@ -223,6 +236,7 @@ class App {
         navigator.clipboard.writeText(message.text).catch((error: unknown) => console.warn("the clipboard was not written:", error));
         break;
       case "received":
+        if (message.reliable) this.#program.onMessage(message.data);
         this.#messages.dispatchEvent(new CustomEvent("message", { detail: { data: message.data, reliable: message.reliable } }));
         break;
       case "timelines":
@@ -254,6 +268,12 @@ class App {
     this.#onStream(stream);
   }
 
+  #onProgram(name: string): void {
+    this.#walker.giveToProgram(element("typed", HTMLTextAreaElement), this.#clipboard);
+    this.#shell.onProgram(name);
+    if (this.#shell.view === "world") this.#walker.focus();
+  }
+
   #onStream(stream: StreamDescription): void {
     this.#stream = stream;
     if (stream.views === 1) this.#walker.aspect = stream.width / stream.height;
@@ -262,7 +282,7 @@ class App {
   #enter(): void {
     this.#startSound();
     this.#shell.view = "world";
-    element("stage").focus({ preventScroll: true });
+    this.#walker.focus();
     if (matchMedia("(pointer: fine)").matches) this.#walker.lockPointer();
   }
 

@@ -141,6 +141,8 @@ export class Player {
     switch (input.device) {
       case "key":
         this.#core.on_key(when, input.code, input.pressed);
+        // In the same sample, so that the application sees what the key types.
+        if (input.text) this.#core.on_text(when, input.text);
         break;
       case "text":
         this.#core.on_text(when, input.text);

@@ -4,8 +4,11 @@ import type { ConnectionState, RefusalReason, TransportChoice } from "./messages
 import { element } from "./page.ts";
 import type { Missing } from "./support.ts";
 
-/** States of the page: those of the connection and two that never get that far. */
-export type PageState = ConnectionState["state"] | "unsupported" | "unpaired";
+/** States of the page: those of the connection, two that never get that far, and one after it, when a program has ended. */
+export type PageState = ConnectionState["state"] | "unsupported" | "unpaired" | "ended";
+
+/** How long a notice stays. */
+const TOAST_MS = 8_000;
 
 /** Whether a headset is there, and whether this browser can draw for it. */
 export type VrOffer = "none" | "ready" | "no-webgl2";
@@ -64,6 +67,7 @@ const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: bo
 export class Shell {
   readonly #status = element("status").querySelector("span") as HTMLElement;
   #countdown: ReturnType<typeof setInterval> | undefined;
+  #toast: ReturnType<typeof setTimeout> | undefined;
   #state: PageState = "connecting";
 
   constructor(out: ShellOut) {
@@ -119,6 +123,7 @@ export class Shell {
   }
 
   onState(state: ConnectionState): void {
+    if (this.#state === "ended") return;
     clearInterval(this.#countdown);
     this.#enter(state.state);
     if (state.state !== "refused" && state.state !== "failed") this.#hideNotice();
@@ -151,6 +156,35 @@ export class Shell {
         this.#notice("The page cannot go on", state.message, [], false);
         break;
     }
+  }
+
+  /** The pictures are a program's. */
+  onProgram(name: string): void {
+    document.body.dataset.content = "program";
+    document.title = `${name} – Nearlight`;
+    element("title").textContent = name;
+    element("tagline").textContent = "Keys, mouse, touch and typed text go to the program.";
+    element("enter").textContent = "Open";
+    element("stage").setAttribute("aria-label", `The window of ${name}`);
+  }
+
+  /** Something that the user should know for a while. */
+  onNotice(words: string): void {
+    const toast = element("toast");
+    toast.textContent = words;
+    toast.hidden = false;
+    clearTimeout(this.#toast);
+    this.#toast = setTimeout(() => {
+      toast.hidden = true;
+    }, TOAST_MS);
+  }
+
+  /** The program has ended: there is nothing left to connect to. */
+  onEnded(words: string): void {
+    clearInterval(this.#countdown);
+    this.#enter("ended");
+    this.#say("Ended");
+    this.#notice("The program has ended", `${words}.`, [], false);
   }
 
   onUnsupported(missing: readonly Missing[]): void {

@@ -4,6 +4,7 @@ import { Camera, type Walk } from "./input/camera.ts";
 import type { DeviceInput, InputOut } from "./input/devices.ts";
 import { GamepadInput } from "./input/gamepad.ts";
 import { MouseKeyboard } from "./input/mouse-keyboard.ts";
+import { TextField } from "./input/text-field.ts";
 import { Touch } from "./input/touch.ts";
 import { type Pose, symmetricFov } from "./math.ts";
 import { element } from "./page.ts";
@@ -13,6 +14,8 @@ import { presenceNumbers } from "./presence.ts";
 const SHORTEST_GAP_MS = 1000 / 240;
 /** The server must also know that the user is standing still. */
 const LONGEST_GAP_MS = 1000 / 30;
+/** A program wants nothing of where the user stands. */
+const PROGRAM_GAP_MS = 500;
 /** Height of the view in radians: a screen at arm's length would be less, but then one bumps into things. */
 const VIEW_HEIGHT = (65 / 180) * Math.PI;
 
@@ -29,6 +32,9 @@ export class Walker {
   readonly #mouse: MouseKeyboard;
   readonly #touch: Touch;
   readonly #gamepad: GamepadInput;
+  readonly #stage: HTMLElement;
+  /** There for a program. */
+  #field: TextField | null = null;
   #aspect = 16 / 9;
   #sentAt = Number.NEGATIVE_INFINITY;
   /** When the newest change happened that no sample has reported yet. */
@@ -39,11 +45,16 @@ export class Walker {
 
   constructor(stage: HTMLElement, out: WalkerOut) {
     this.#out = out;
+    this.#stage = stage;
     const walker = this;
     const input: InputOut = {
       get aspect() {
         return walker.#aspect;
       },
+      get program() {
+        return walker.#field !== null;
+      },
+      focus: () => this.focus(),
       onLook: (at, left, up) => {
         this.#camera.turn(left, up);
         this.#onChange(at);
@@ -77,6 +88,24 @@ export class Walker {
     if (!captures) this.#mouse.unlock();
   }
 
+  /** From now on the devices are a program's; `pastes` if its user's clipboard is, too. */
+  giveToProgram(field: HTMLTextAreaElement, pastes: boolean): void {
+    this.#mouse.pastes = pastes;
+    if (this.#field) return;
+    this.#field = new TextField(field, {
+      onText: (at, text) => this.#out.onDevice(at, { device: "text", text }),
+      onTap: (at, code) => {
+        for (const pressed of [true, false]) this.#out.onDevice(at, { device: "key", code, pressed });
+      },
+    });
+  }
+
+  /** The next key is for the picture. */
+  focus(): void {
+    if (this.#field) this.#field.focus();
+    else this.#stage.focus({ preventScroll: true });
+  }
+
   lockPointer(): void {
     this.#mouse.lock();
   }
@@ -95,6 +124,7 @@ export class Walker {
     cancelAnimationFrame(this.#frame);
     this.#mouse.close();
     this.#touch.close();
+    this.#field?.close();
   }
 
   #step(now: number): void {
@@ -107,8 +137,9 @@ export class Walker {
     this.#mouse.addTo(walk);
     this.#touch.addTo(walk);
     this.#gamepad.poll(at, seconds, walk);
-    if (this.#camera.walk(walk, seconds)) this.#unsentAt = at;
-    if (this.#unsentAt !== null || at - this.#sentAt >= LONGEST_GAP_MS) this.#send(this.#unsentAt ?? at);
+    if (!this.#field && this.#camera.walk(walk, seconds)) this.#unsentAt = at;
+    const gap = this.#field ? PROGRAM_GAP_MS : LONGEST_GAP_MS;
+    if (this.#unsentAt !== null || at - this.#sentAt >= gap) this.#send(this.#unsentAt ?? at);
   }
 
   #onChange(at: number): void {

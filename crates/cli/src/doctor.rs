@@ -87,6 +87,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     adapters(&mut findings);
     codecs(&mut findings, clock);
     ffmpeg(&mut findings);
+    programs(&mut findings);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(network(&mut findings, clock, arguments.port));
     let (words, status) = findings.summary();
@@ -154,6 +155,22 @@ fn ffmpeg(findings: &mut Findings) {
             findings.good("ffmpeg", text.lines().next().unwrap_or("installed"));
         }
         Err(_) => findings.good("ffmpeg", "not installed; only --video needs it (apt install ffmpeg)"),
+    }
+}
+
+/// What serving a program's window takes.
+fn programs(findings: &mut Findings) {
+    for (name, package, use_of_it) in [
+        ("Xvfb", "xvfb", "serve -- PROGRAM needs it"),
+        ("bwrap", "bubblewrap", "serve -- PROGRAM needs it, unless --program-sandbox is off"),
+    ] {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| file.is_file());
+        let words = found.map_or_else(
+            || format!("not installed; {use_of_it} (apt install {package})"),
+            |file| file.display().to_string(),
+        );
+        findings.good(name, &words);
     }
 }
 

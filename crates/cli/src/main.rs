@@ -10,6 +10,8 @@ mod link;
 mod log;
 mod memory;
 mod parse;
+#[cfg(target_os = "linux")]
+mod program;
 mod sandbox;
 mod serve;
 mod stand_in;
@@ -45,11 +47,15 @@ enum Command {
     Analyze(analyze::AnalyzeArguments),
     /// Check what this machine can do, and what to install or change
     Doctor(doctor::DoctorArguments),
+    /// What a served program runs under
+    #[cfg(target_os = "linux")]
+    #[command(name = program::SUPERVISOR, hide = true)]
+    ProgramSupervisor,
 }
 
 /// The log filter without `NEARLIGHT_LOG`. WebRTC's protocols warn of every datagram that they refuse, from any sender, and WebTransport of
 /// a session that ends without a closing capsule.
-const USUAL_WORDS: &str = "warn,nearlight=info,nearlight_server=info,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error,\
+const USUAL_WORDS: &str = "warn,nearlight=info,nearlight_display=info,nearlight_server=info,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error,\
     web_transport_quinn=error";
 /// The same for users who want only warnings and errors.
 const QUIET_WORDS: &str = "warn,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error,web_transport_quinn=error";
@@ -92,6 +98,8 @@ fn main() -> ExitCode {
         Command::Wifi(wifi) => wifi::run(&wifi),
         Command::Analyze(analyze) => analyze::run(&analyze),
         Command::Doctor(doctor) => doctor::run(&doctor),
+        #[cfg(target_os = "linux")]
+        Command::ProgramSupervisor => Ok(program::supervise()),
     };
     log::release();
     match done {

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use nearlight_codec::{CodecKind, Encoders};
+#[cfg(target_os = "linux")]
+use nearlight_display::ProgramSource;
 use nearlight_ethernet::HardwareAddress;
 use nearlight_events::create_private_file;
 use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
@@ -21,6 +23,8 @@ use nearlight_wire::RecoveryPolicy;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::announcement::{Announcement, Style};
+#[cfg(target_os = "linux")]
+use crate::program::ProgramArguments;
 use crate::sandbox::Needs;
 use crate::stand_in::{self, StandIn};
 use crate::{log, memory, parse, sandbox};
@@ -168,6 +172,9 @@ pub(crate) struct ServeArguments {
     /// Drop capabilities, access to most of the file system and unneeded system calls (Linux): on or off
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     sandbox: bool,
+    #[cfg(target_os = "linux")]
+    #[command(flatten)]
+    program: ProgramArguments,
     /// Print one JSON object with links and ports once clients can connect
     #[arg(long)]
     json: bool,
@@ -182,6 +189,8 @@ type Fps = Option<u16>;
 impl ServeArguments {
     fn options(self, clock: Clock) -> anyhow::Result<ServeOptions> {
         let source = match (self.video, self.test_card) {
+            #[cfg(target_os = "linux")]
+            _ if self.program.is_given() => SourceKind::Own,
             (Some(file), _) => SourceKind::Video(file),
             (None, true) => SourceKind::TestCard,
             (None, false) => SourceKind::World { scene: self.scene },
@@ -248,7 +257,17 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let interfaces = arguments.ethernet.iter().map(|name| EthernetInterface::open(name));
     let interfaces = interfaces.collect::<Result<Vec<_>, _>>().context("--ethernet")?;
     let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
+    // What it starts runs outside the server's sandbox, in one of its own.
+    #[cfg(target_os = "linux")]
+    let program = arguments.program.open(arguments.size, arguments.fps)?;
     let options = arguments.options(clock)?;
+    #[cfg(target_os = "linux")]
+    let (options, own) = match program {
+        Some(program) => (program.complete(options), Some(program.source)),
+        None => (options, None),
+    };
+    #[cfg(target_os = "linux")]
+    let ending = own.as_ref().map(ProgramSource::ending);
     memory::give_back_what_sessions_leave();
     let unity = options.unity.clone();
     // Threads inherit the restrictions of the one that starts them.
@@ -278,6 +297,12 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         if early {
             announce()?;
         }
+        #[cfg(target_os = "linux")]
+        let server = match own {
+            Some(source) => server.start_own(Box::new(source))?,
+            None => server.start()?,
+        };
+        #[cfg(not(target_os = "linux"))]
         let server = server.start()?;
         let stop = stop_signal(quiet)?;
         if !early {
@@ -294,7 +319,14 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
                 tracing::warn!(%error, "the new link was not printed");
             }
         };
-        server.run(stop, on_renewal).await?;
+        let ended = server.run(stop, on_renewal).await;
+        // A program's end is the server's, and no failure of the server's.
+        #[cfg(target_os = "linux")]
+        if let Some(ending) = ending.and_then(|ending| ending.get().copied()) {
+            eprintln!("nearlight: the program has ended with {ending}");
+            return Ok(ExitCode::from(ending.status()));
+        }
+        ended?;
         Ok(ExitCode::SUCCESS)
     })
 }

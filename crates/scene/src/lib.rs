@@ -165,6 +165,8 @@ pub enum SceneError {
     File { file: String, reason: String },
     #[error("the program's own source of pictures was not given: start the server with it")]
     NoSource,
+    #[error("{0}")]
+    Program(String),
 }
 
 /// What `--size auto` and `--fps auto` settled on, and why.

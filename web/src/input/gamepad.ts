@@ -30,7 +30,7 @@ export class GamepadInput {
     const pads = connected();
     this.#tell(now, pads);
     const pad = pads.find(({ mapping }) => mapping === "standard");
-    if (!pad) return;
+    if (!pad || this.#out.program) return;
     const axis = (index: number): number => bent(pad.axes[index] ?? 0);
     walk.right += axis(0);
     walk.forward -= axis(1);

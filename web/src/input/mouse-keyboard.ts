@@ -22,6 +22,10 @@ const BACKWARD = new Set(["KeyS", "ArrowDown", "KeyA", "ArrowLeft", "KeyQ", "Key
 /** Pixels per unit of a wheel that counts lines or pages. Guess: what browsers scroll by for a line. */
 const LINE_PIXELS = 100 / 3;
 const PAGE_PIXELS = 800;
+/** What an input method or a dead key will write is not known when the key goes down. */
+const COMPOSING = new Set(["Process", "Dead", "Unidentified"]);
+/** Milliseconds by which a pasted text is ahead of the keys that paste it. Guess: both leave at once, by different ways. */
+const PASTE_LEAD = 50;
 
 export class MouseKeyboard {
   readonly #stage: HTMLElement;
@@ -37,6 +41,8 @@ export class MouseKeyboard {
   #buttons = 0;
   /** The application wants the pointer's movement. */
   captures = true;
+  /** The user pastes into the program by the keys for it. */
+  pastes = false;
 
   constructor(stage: HTMLElement, out: InputOut) {
     this.#stage = stage;
@@ -46,7 +52,10 @@ export class MouseKeyboard {
       window.addEventListener(name, handle, { signal });
     on("keydown", (event) => this.#onKeyDown(event));
     on("keyup", (event) => this.#onKeyUp(event));
-    on("compositionend", (event) => this.#type(event.timeStamp, event.data));
+    on("compositionend", (event) => {
+      // A program's text has a field of its own.
+      if (!this.#out.program) this.#type(event.timeStamp, event.data);
+    });
     on("blur", () => this.#letGo(performance.now()));
     on("mouseup", (event) => this.#onMouseUp(event));
     document.addEventListener("visibilitychange", () => this.#letGo(performance.now()), { signal });
@@ -90,6 +99,10 @@ export class MouseKeyboard {
 
   #onKeyDown(event: KeyboardEvent): void {
     if (!this.#takes(event)) return;
+    if (this.#out.program) {
+      this.#onProgramKey(event);
+      return;
+    }
     const { code, key, timeStamp } = event;
     // Space and arrows would scroll the page or press a focused button, Tab would leave the picture.
     if (!(event.target instanceof HTMLButtonElement)) event.preventDefault();
@@ -104,6 +117,26 @@ export class MouseKeyboard {
     if (types) this.#type(timeStamp, key);
   }
 
+  /** All keys are the program's, with what they type in this layout. */
+  #onProgramKey(event: KeyboardEvent): void {
+    const { code, key, timeStamp, ctrlKey, metaKey, altKey } = event;
+    if (event.isComposing || COMPOSING.has(key) || event.target instanceof HTMLButtonElement) return;
+    const pasting = this.pastes && code === "KeyV" && (ctrlKey || metaKey);
+    if (!pasting) event.preventDefault();
+    const chooses = event.getModifierState("AltGraph");
+    // With Alt a letter is a command, unless the layout makes a sign of it.
+    const commands = !chooses && (ctrlKey || metaKey || (altKey && key.charCodeAt(0) < 0x80));
+    const text = [...key].length === 1 && !commands ? key : "";
+    if (event.repeat) {
+      if (text) this.#type(timeStamp, text);
+      return;
+    }
+    this.#held.add(code);
+    const press = (at: number): void => this.#out.onDevice(at, { device: "key", code, pressed: true, text });
+    if (pasting) setTimeout(() => this.#held.has(code) && press(performance.now()), PASTE_LEAD);
+    else press(timeStamp);
+  }
+
   #onKeyUp({ code, timeStamp }: KeyboardEvent): void {
     if (this.#held.delete(code)) this.#out.onDevice(timeStamp, { device: "key", code, pressed: false });
   }
@@ -115,6 +148,8 @@ export class MouseKeyboard {
   /** The browser keeps its own shortcuts as long as the pointer is not captured; the page's input fields keep their keys. */
   #takes(event: KeyboardEvent): boolean {
     if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement) return false;
+    // Only the page's own full screen.
+    if (this.#out.program) return event.code !== "F11";
     const modifier = /^(Control|Alt|Meta)/.test(event.code);
     const shortcut = event.ctrlKey || event.metaKey || event.altKey;
     return this.locked || modifier || !shortcut;
@@ -122,7 +157,7 @@ export class MouseKeyboard {
 
   #onMouseDown(event: MouseEvent): void {
     event.preventDefault();
-    this.#stage.focus({ preventScroll: true });
+    this.#out.focus();
     if (this.captures && !this.locked) {
       this.lock();
       return;
@@ -158,12 +193,12 @@ export class MouseKeyboard {
       this.#moved[0] += right;
       this.#moved[1] += down;
       this.#point(event.timeStamp);
-      this.#out.onLook(event.timeStamp, -right * MOUSE_RADIANS, -down * MOUSE_RADIANS);
+      if (!this.#out.program) this.#out.onLook(event.timeStamp, -right * MOUSE_RADIANS, -down * MOUSE_RADIANS);
     } else if (!this.captures) this.#point(event.timeStamp);
   }
 
   #place(event: MouseEvent): void {
-    if (!this.locked) this.#at = fractions(this.#stage, this.#out.aspect, event);
+    if (!this.locked) this.#at = fractions(this.#stage, this.#out, event);
   }
 
   #point(at: number): void {

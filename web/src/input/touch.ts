@@ -67,7 +67,7 @@ export class Touch {
   #onDown(event: PointerEvent, stage: HTMLElement): void {
     stage.setPointerCapture(event.pointerId);
     const walking = [...this.#fingers.values()].some((finger) => finger.role === "stick");
-    const role = event.clientX < window.innerWidth / 2 && !walking ? "stick" : "look";
+    const role = event.clientX < window.innerWidth / 2 && !walking && !this.#out.program ? "stick" : "look";
     const finger: Finger = {
       role,
       startX: event.clientX,
@@ -92,6 +92,7 @@ export class Touch {
     finger.pressure = event.pressure;
     this.#tell(event.timeStamp);
     // The picture follows the finger, so the view turns against it.
+    if (this.#out.program) return;
     if (finger.role === "look") this.#out.onLook(event.timeStamp, dx * SWIPE_RADIANS, dy * SWIPE_RADIANS);
     else this.#drawStick();
   }
@@ -104,7 +105,7 @@ export class Touch {
 
   #tell(at: number): void {
     const values = [...this.#fingers.values()].flatMap(({ id, x, y, pressure }) => {
-      return [id, ...fractions(this.#stage, this.#out.aspect, { clientX: x, clientY: y }), pressure];
+      return [id, ...fractions(this.#stage, this.#out, { clientX: x, clientY: y }), pressure];
     });
     this.#out.onDevice(at, { device: "touches", values });
   }

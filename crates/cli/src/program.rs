@@ -1,0 +1,98 @@
+//! A program to serve: the options of `nearlight serve` that concern it, and the process that it runs under.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+#[cfg(target_os = "linux")]
+use nearlight_display::{CpuShare, ProgramOptions, ProgramSource, Restart, Sandbox};
+use nearlight_server::{PictureSize, ServeOptions};
+
+/// The subcommand, hidden from users, that the program runs under.
+pub(crate) const SUPERVISOR: &str = "program-supervisor";
+
+/// Size and frame rate where the owner leaves them open: 720p60, which two processor cores encode beside a program that draws little.
+const SIZE: (u16, u16) = (1_280, 720);
+const FPS: u16 = 60;
+
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+#[command(next_help_heading = "A program's window")]
+pub(crate) struct ProgramArguments {
+    /// Program to serve, with its arguments, after `--`: it is started on an X display of its own
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["video", "test_card", "scene", "stereo"])]
+    command: Vec<OsString>,
+    /// Serve this existing X display, such as :1, with or without a program
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["video", "test_card", "scene", "stereo"])]
+    display: Option<String>,
+    /// When to start the program again that has ended: never (the server ends with it), on-failure or always
+    #[arg(long, default_value = "never", value_name = "WHEN", requires = "command")]
+    restart: Restart,
+    /// Files that the program sees: strict (the system's, read-only, and an empty home that disappears with it), home (its user's home
+    /// instead) or off (everything that its user can read). strict and home need bubblewrap
+    #[arg(long, default_value = "strict", value_name = "strict|home|off")]
+    program_sandbox: Sandbox,
+    /// Let the program use the network: on or off [default: off with --program-sandbox strict, else on]
+    #[arg(long, value_parser = crate::parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    program_network: Option<bool>,
+    /// User that the program runs as, if the server is started by root [default: nobody]
+    #[arg(long, value_name = "NAME")]
+    program_user: Option<String>,
+    /// Most processor time of the program, in per cent of all cores, such as 60%
+    #[arg(long, value_name = "PERCENT")]
+    cpu_share: Option<CpuShare>,
+}
+
+#[cfg(target_os = "linux")]
+impl ProgramArguments {
+    pub(crate) fn is_given(&self) -> bool {
+        !self.command.is_empty() || self.display.is_some()
+    }
+
+    /// Starts the display. Starts no threads.
+    pub(crate) fn open(&self, size: PictureSize, fps: Option<u16>) -> anyhow::Result<Option<Program>> {
+        if !self.is_given() {
+            return Ok(None);
+        }
+        let size = match size {
+            PictureSize::Auto => SIZE,
+            PictureSize::Fixed { width, height } => (width, height),
+        };
+        let options = ProgramOptions {
+            command: self.command.clone(),
+            display: self.display.clone(),
+            size,
+            restart: self.restart,
+            sandbox: self.program_sandbox,
+            network: self.program_network.unwrap_or(self.program_sandbox != Sandbox::Strict),
+            user: self.program_user.clone(),
+            cpu_share: self.cpu_share,
+        };
+        let own = std::env::current_exe()?;
+        let fps = fps.unwrap_or(FPS);
+        let source = ProgramSource::open(&options, fps, (&own, &[SUPERVISOR]))?;
+        Ok(Some(Program { source, fps }))
+    }
+}
+
+/// A program whose display is there.
+#[cfg(target_os = "linux")]
+pub(crate) struct Program {
+    pub(crate) source: ProgramSource,
+    fps: u16,
+}
+
+#[cfg(target_os = "linux")]
+impl Program {
+    /// Fills in what the owner has left open.
+    pub(crate) fn complete(&self, options: ServeOptions) -> ServeOptions {
+        let (width, height) = self.source.size();
+        ServeOptions { size: PictureSize::Fixed { width, height }, fps: Some(self.fps), ..options }
+    }
+}
+
+/// Runs the process that has the display and the program as children.
+#[cfg(target_os = "linux")]
+pub(crate) fn supervise() -> ExitCode {
+    nearlight_display::supervise()
+}

@@ -1,0 +1,406 @@
+//! What a viewer's devices do to the display: keys, pointer, wheel, touch, and who of several viewers has the controls.
+
+use std::time::Duration;
+
+use nearlight_scene::{Viewer, ViewerInput};
+use nearlight_units::{Span, Time};
+use nearlight_wire::{InputEvent, Key, Pointer, PointerButton, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
+
+use crate::keyboard::{Keyboard, Step};
+
+/// A notch of a wheel, in CSS pixels: what browsers report for one.
+const NOTCH: i32 = 100 * WHEEL_UNITS_PER_PIXEL;
+/// Notches of one input at most: a client's numbers are not trusted to be small.
+const MOST_NOTCHES: i32 = 20;
+/// Whoever has the controls and does nothing for so long loses them to a viewer who does something. Guess: a pause for thought.
+const IDLE: Span = Span::from_millis(5_000);
+/// X's buttons for one notch up, down, left and right.
+const WHEEL_BUTTONS: [u8; 4] = [4, 5, 6, 7];
+
+/// What is to be done at the display.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Keyboard(Step),
+    Button {
+        button: u8,
+        pressed: bool,
+    },
+    MoveTo {
+        x: i16,
+        y: i16,
+    },
+    /// By pixels, for a program that has captured the pointer.
+    MoveBy {
+        right: i16,
+        down: i16,
+    },
+}
+
+/// Devices of all viewers as one keyboard and one pointer.
+#[derive(Debug)]
+pub(crate) struct Controls {
+    size: (u16, u16),
+    keyboard: Keyboard,
+    driver: Option<(Viewer, Time)>,
+    /// The driver's newest pointer: movement and wheel are totals.
+    pointer: Option<Pointer>,
+    at: Option<(i16, i16)>,
+    buttons: Vec<u8>,
+    /// What remains of the wheel below a notch.
+    scrolled: [i32; 2],
+    touch: Option<u32>,
+    /// The program wants movement: positions would throw its view about.
+    captured: bool,
+}
+
+impl Controls {
+    pub(crate) fn new(size: (u16, u16), keyboard: Keyboard) -> Self {
+        let (driver, pointer, at, touch) = (None, None, None, None);
+        Self { size, keyboard, driver, pointer, at, buttons: Vec::new(), scrolled: [0; 2], touch, captured: false }
+    }
+
+    pub(crate) fn driver(&self) -> Option<Viewer> {
+        self.driver.map(|(viewer, _)| viewer)
+    }
+
+    /// The program has captured the pointer, or let go of it.
+    pub(crate) fn set_captured(&mut self, captured: bool) {
+        self.captured = captured;
+    }
+
+    pub(crate) fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput, actions: &mut Vec<Action>) {
+        if !self.drives(now, viewer, input, actions) {
+            return;
+        }
+        let mut events = input.events.iter().peekable();
+        while let Some(event) = events.next() {
+            match event {
+                InputEvent::Key { key, pressed: true } => {
+                    // What a key types follows it.
+                    let text = events.next_if(|next| matches!(next, InputEvent::Text(_)));
+                    let text = text
+                        .and_then(|text| if let InputEvent::Text(text) = text { Some(text.as_str()) } else { None });
+                    self.keys(actions, |keyboard, steps| keyboard.press(*key, text, steps));
+                }
+                InputEvent::Key { key, pressed: false } => {
+                    self.keys(actions, |keyboard, steps| keyboard.release(*key, steps));
+                }
+                InputEvent::Text(text) => self.keys(actions, |keyboard, steps| keyboard.on_text(text, steps)),
+                InputEvent::Button { button, pressed, at } => {
+                    let moves = !input.devices.pointer.is_some_and(|pointer| pointer.captured);
+                    if moves {
+                        self.move_to(*at, actions);
+                    }
+                    self.press(button_number(*button), *pressed, actions);
+                }
+                InputEvent::TouchBegan { id, at } if self.touch.is_none() => {
+                    self.touch = Some(*id);
+                    self.move_to(*at, actions);
+                    self.press(1, true, actions);
+                }
+                InputEvent::TouchEnded { id, at, .. } if self.touch == Some(*id) => {
+                    self.touch = None;
+                    self.move_to(*at, actions);
+                    self.press(1, false, actions);
+                }
+                _ => {}
+            }
+        }
+        self.follow(input, actions);
+    }
+
+    pub(crate) fn on_viewer_left(&mut self, viewer: Viewer, actions: &mut Vec<Action>) {
+        if self.driver() == Some(viewer) {
+            self.release_all(actions);
+            self.driver = None;
+        }
+    }
+
+    /// The driver hands the controls on to whoever acts next.
+    pub(crate) fn on_released(&mut self, viewer: Viewer, actions: &mut Vec<Action>) {
+        self.on_viewer_left(viewer, actions);
+    }
+
+    /// Everything that is held is let go, and the display gets its own keyboard map back.
+    pub(crate) fn close(&mut self, actions: &mut Vec<Action>) {
+        self.release_all(actions);
+        self.keys(actions, Keyboard::restore);
+    }
+
+    /// Whether this viewer has the controls. Who does something while nobody has them, or whoever has them is idle, takes them.
+    fn drives(&mut self, now: Time, viewer: Viewer, input: &ViewerInput, actions: &mut Vec<Action>) -> bool {
+        let acts = !input.events.is_empty();
+        let holds = !self.buttons.is_empty() || input.devices.holds_anything();
+        match &mut self.driver {
+            Some((driver, acted)) if *driver == viewer => {
+                if acts || holds || self.pointer != input.devices.pointer {
+                    *acted = now;
+                }
+                true
+            }
+            Some((_, acted)) if !acts || now.saturating_since(*acted) < IDLE => false,
+            Some(_) => {
+                self.release_all(actions);
+                self.take(now, viewer, input)
+            }
+            None => acts && self.take(now, viewer, input),
+        }
+    }
+
+    fn take(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) -> bool {
+        self.driver = Some((viewer, now));
+        // Totals count from here.
+        self.pointer = input.devices.pointer;
+        self.scrolled = [0; 2];
+        true
+    }
+
+    fn release_all(&mut self, actions: &mut Vec<Action>) {
+        self.keys(actions, |keyboard, steps| keyboard.keep_only(&[], steps));
+        for button in std::mem::take(&mut self.buttons) {
+            actions.push(Action::Button { button, pressed: false });
+        }
+        (self.touch, self.pointer) = (None, None);
+    }
+
+    fn keys(&mut self, actions: &mut Vec<Action>, act: impl FnOnce(&mut Keyboard, &mut Vec<Step>)) {
+        let mut steps = Vec::new();
+        act(&mut self.keyboard, &mut steps);
+        actions.extend(steps.into_iter().map(Action::Keyboard));
+    }
+
+    /// Brings the display to the state of the devices: positions, movement, wheel, and whatever events did not say.
+    fn follow(&mut self, input: &ViewerInput, actions: &mut Vec<Action>) {
+        let keys: &[Key] = &input.devices.keys;
+        self.keys(actions, |keyboard, steps| keyboard.keep_only(keys, steps));
+        if let Some(id) = self.touch {
+            if let Some(touch) = input.devices.touches.iter().find(|touch| touch.id == id) {
+                self.move_to(touch.at, actions);
+            } else {
+                self.touch = None;
+                self.press(1, false, actions);
+            }
+        }
+        let Some(pointer) = input.devices.pointer else { return };
+        let before = self.pointer.replace(pointer).unwrap_or(pointer);
+        let way = |now: [i32; 2], then: [i32; 2]| [0, 1].map(|axis: usize| now[axis].wrapping_sub(then[axis]));
+        if pointer.captured {
+            let [right, down] = way(pointer.moved, before.moved).map(|pixels| pixels.clamp(-4_096, 4_096) as i16);
+            if (right, down) != (0, 0) {
+                actions.push(Action::MoveBy { right, down });
+            }
+        } else if pointer.at != before.at || self.at.is_none() {
+            self.move_to(pointer.at, actions);
+        }
+        let scrolled = way(pointer.scrolled, before.scrolled);
+        for (axis, units) in scrolled.into_iter().enumerate() {
+            self.scroll(axis, units, actions);
+        }
+        if self.touch.is_none() {
+            let down = |button: &u8| {
+                PointerButton::ALL
+                    .iter()
+                    .any(|known| button_number(*known) == *button && pointer.buttons & known.bit() != 0)
+            };
+            let gone: Vec<u8> = self.buttons.iter().filter(|button| !down(button)).copied().collect();
+            for button in gone {
+                self.press(button, false, actions);
+            }
+        }
+    }
+
+    fn scroll(&mut self, axis: usize, units: i32, actions: &mut Vec<Action>) {
+        let total = self.scrolled[axis].saturating_add(units);
+        let notches = (total / NOTCH).clamp(-MOST_NOTCHES, MOST_NOTCHES);
+        self.scrolled[axis] = total % NOTCH;
+        let button = match (axis, notches > 0) {
+            (1, false) => WHEEL_BUTTONS[0],
+            (1, true) => WHEEL_BUTTONS[1],
+            (_, false) => WHEEL_BUTTONS[2],
+            (_, true) => WHEEL_BUTTONS[3],
+        };
+        for _ in 0..notches.abs() {
+            actions.extend([true, false].map(|pressed| Action::Button { button, pressed }));
+        }
+    }
+
+    fn press(&mut self, button: u8, pressed: bool, actions: &mut Vec<Action>) {
+        let held = self.buttons.contains(&button);
+        if held == pressed {
+            return;
+        }
+        if pressed {
+            self.buttons.push(button);
+        } else {
+            self.buttons.retain(|held| *held != button);
+        }
+        actions.push(Action::Button { button, pressed });
+    }
+
+    fn move_to(&mut self, at: ScreenPoint, actions: &mut Vec<Action>) {
+        let place = |fraction: u16, side: u16| (u32::from(fraction) * u32::from(side) / 65_536) as i16;
+        let (x, y) = (place(at.x, self.size.0), place(at.y, self.size.1));
+        if self.captured || self.at == Some((x, y)) {
+            return;
+        }
+        self.at = Some((x, y));
+        actions.push(Action::MoveTo { x, y });
+    }
+}
+
+const fn button_number(button: PointerButton) -> u8 {
+    match button {
+        PointerButton::Primary => 1,
+        PointerButton::Auxiliary => 2,
+        PointerButton::Secondary => 3,
+        PointerButton::Back => 8,
+        PointerButton::Forward => 9,
+    }
+}
+
+/// Relative moves that are closer together are lost in programs that take one a millisecond (SDL).
+pub(crate) const BETWEEN_MOVES: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use nearlight_wire::{Devices, Touch};
+
+    use super::*;
+    use crate::keyboard::Keymap;
+
+    const ONE: Viewer = Viewer(1);
+    const TWO: Viewer = Viewer(2);
+
+    fn controls() -> Controls {
+        let symbols: Vec<u32> = (8..=255).flat_map(|code| [code, 0]).collect();
+        Controls::new((1_280, 720), Keyboard::new(Keymap::new(8, 2, &symbols)))
+    }
+
+    fn millis(at: u64) -> Time {
+        Time::from_millis(at)
+    }
+
+    fn at(x: u16, y: u16) -> ScreenPoint {
+        ScreenPoint { x, y }
+    }
+
+    fn input(pointer: Pointer, events: &[InputEvent]) -> ViewerInput {
+        let keys = events
+            .iter()
+            .filter_map(|event| if let InputEvent::Key { key, pressed: true } = event { Some(*key) } else { None });
+        let devices = Devices { pointer: Some(pointer), keys: keys.collect(), ..Devices::default() };
+        ViewerInput { devices, events: events.to_vec(), ..ViewerInput::default() }
+    }
+
+    fn key(name: &str, pressed: bool) -> InputEvent {
+        InputEvent::Key { key: Key::from_code(name).expect(name), pressed }
+    }
+
+    fn button(pressed: bool, place: ScreenPoint) -> InputEvent {
+        InputEvent::Button { button: PointerButton::Primary, pressed, at: place }
+    }
+
+    fn act(controls: &mut Controls, now: u64, viewer: Viewer, input: &ViewerInput) -> Vec<Action> {
+        let mut actions = Vec::new();
+        controls.on_input(millis(now), viewer, input, &mut actions);
+        actions
+    }
+
+    #[test]
+    fn the_first_who_acts_has_the_controls_until_gone_or_idle() {
+        let mut controls = controls();
+        let press = |place| input(Pointer { buttons: 1, at: place, ..Pointer::default() }, &[button(true, place)]);
+        let look = |place| input(Pointer { at: place, ..Pointer::default() }, &[]);
+        assert_eq!(act(&mut controls, 0, ONE, &look(at(9, 9))), [], "looking takes nothing");
+        assert_eq!(act(&mut controls, 10, TWO, &press(at(32_768, 32_768))).len(), 2);
+        assert_eq!(controls.driver(), Some(TWO));
+        assert_eq!(act(&mut controls, 20, ONE, &press(at(0, 0))), [], "the other has them");
+        let mut actions = Vec::new();
+        controls.on_viewer_left(TWO, &mut actions);
+        assert_eq!(actions, [Action::Button { button: 1, pressed: false }], "what was held is let go");
+        assert!(!act(&mut controls, 30, ONE, &press(at(0, 0))).is_empty());
+        // A viewer who does nothing for long loses them.
+        act(&mut controls, 40, ONE, &look(at(0, 0)));
+        assert_eq!(act(&mut controls, 4_000, TWO, &press(at(0, 0))), []);
+        assert!(!act(&mut controls, 6_000, TWO, &press(at(9_000, 0))).is_empty());
+        assert_eq!(controls.driver(), Some(TWO));
+    }
+
+    #[test]
+    fn the_pointer_goes_to_its_place_before_a_button_does_anything() {
+        let mut controls = controls();
+        let place = at(32_768, 65_535);
+        let pressed = act(
+            &mut controls,
+            0,
+            ONE,
+            &input(Pointer { at: place, buttons: 1, ..Pointer::default() }, &[button(true, place)]),
+        );
+        assert_eq!(pressed, [Action::MoveTo { x: 640, y: 719 }, Action::Button { button: 1, pressed: true }]);
+        // The release was not reported as an event, as after a second of silence.
+        let released = act(&mut controls, 9, ONE, &input(Pointer { at: place, ..Pointer::default() }, &[]));
+        assert_eq!(released, [Action::Button { button: 1, pressed: false }]);
+    }
+
+    #[test]
+    fn movement_and_wheel_are_totals() {
+        let mut controls = controls();
+        let wrapped = Pointer { moved: [i32::MAX, 5], captured: true, ..Pointer::default() };
+        act(&mut controls, 0, ONE, &input(wrapped, &[key("KeyA", true)]));
+        let moved = Pointer { moved: [i32::MIN + 2, 2], scrolled: [0, NOTCH + 8], ..wrapped };
+        let still_down = || input(moved, &[]);
+        let mut wanted = vec![Action::MoveBy { right: 3, down: -3 }];
+        wanted.extend([true, false].map(|pressed| Action::Button { button: 5, pressed }));
+        let mut actions = act(&mut controls, 5, ONE, &still_down());
+        actions.retain(|action| !matches!(action, Action::Keyboard(_)));
+        assert_eq!(actions, wanted);
+        assert_eq!(act(&mut controls, 6, ONE, &still_down()), [], "the same totals again");
+        let up = Pointer { scrolled: [0, -NOTCH], ..moved };
+        assert_eq!(act(&mut controls, 7, ONE, &input(up, &[])).len(), 4, "two notches up less what remained");
+    }
+
+    #[test]
+    fn positions_are_kept_from_a_program_that_has_captured_the_pointer() {
+        let mut controls = controls();
+        controls.set_captured(true);
+        let place = at(9_999, 9_999);
+        let pressed = act(
+            &mut controls,
+            0,
+            ONE,
+            &input(Pointer { at: place, buttons: 1, ..Pointer::default() }, &[button(true, place)]),
+        );
+        assert_eq!(pressed, [Action::Button { button: 1, pressed: true }]);
+    }
+
+    #[test]
+    fn one_finger_is_the_pointer() {
+        let mut controls = controls();
+        let touched = |touches: &[Touch], events: &[InputEvent]| ViewerInput {
+            devices: Devices { touches: touches.to_vec(), ..Devices::default() },
+            events: events.to_vec(),
+            ..ViewerInput::default()
+        };
+        let finger = |x| Touch { id: 4, at: at(x, 0), pressure: 9 };
+        let began = InputEvent::TouchBegan { id: 4, at: at(0, 0) };
+        let first = act(
+            &mut controls,
+            0,
+            ONE,
+            &touched(&[finger(0)], &[began, InputEvent::TouchBegan { id: 5, at: at(9, 9) }]),
+        );
+        assert_eq!(first, [Action::MoveTo { x: 0, y: 0 }, Action::Button { button: 1, pressed: true }]);
+        assert_eq!(act(&mut controls, 1, ONE, &touched(&[finger(6_554)], &[])), [Action::MoveTo { x: 128, y: 0 }]);
+        assert_eq!(act(&mut controls, 2, ONE, &touched(&[], &[])), [Action::Button { button: 1, pressed: false }]);
+    }
+
+    #[test]
+    fn a_key_and_what_it_types_are_one_press() {
+        let mut controls = controls();
+        let events = [key("KeyA", true), InputEvent::Text("q".into()), key("KeyA", false)];
+        let actions = act(&mut controls, 0, ONE, &input(Pointer::default(), &events));
+        let presses =
+            actions.iter().filter(|action| matches!(action, Action::Keyboard(Step::Key { pressed: true, .. }))).count();
+        assert_eq!(presses, 1, "{actions:?}");
+    }
+}

@@ -1,0 +1,43 @@
+//! A program, unmodified, as a source of pictures: it draws on a display of its own, and viewers' input is injected there.
+//!
+//! [`supervise`] runs in a process of its own, which has the X server and the program as children and ends them when its standard
+//! input closes. [`ProgramSource`] is the server's end: it captures what the program draws, manages its windows, and injects what viewers
+//! type and point at. What is decided without the display is in [`controls`], [`keyboard`], [`layout`] and [`sandbox`], which do no IO.
+
+#![cfg(target_os = "linux")]
+#![deny(unsafe_code)]
+
+mod capture;
+mod clipboard;
+mod connection;
+mod controls;
+mod cursor;
+mod injection;
+mod keyboard;
+mod layout;
+mod sandbox;
+mod shared_memory;
+mod source;
+mod specification;
+mod supervisor;
+mod windows;
+
+pub use sandbox::Sandbox;
+pub use source::ProgramSource;
+pub use specification::{CpuShare, Ending, ProgramOptions, Restart};
+pub use supervisor::supervise;
+
+/// Why a program cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum DisplayError {
+    #[error("the program's supervisor does not start: {0}")]
+    Supervisor(std::io::Error),
+    #[error("{0}")]
+    Program(String),
+    #[error("the X display {name} cannot be used: {reason}")]
+    Display { name: String, reason: String },
+    #[error("the X display lacks the extension {0}, which is needed: use Xvfb (Debian: apt install xvfb)")]
+    Extension(&'static str),
+    #[error("the system gives no shared memory for the pictures: {0}")]
+    Memory(std::io::Error),
+}

@@ -1,0 +1,172 @@
+//! The program's sandbox: what bubblewrap is told.
+//!
+//! The program and its X server stay in one IPC namespace: without `SysV` shared memory between them, each picture of a program that draws
+//! with the processor would be sent through a socket.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// How far the program is kept from the machine's files and processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sandbox {
+    /// Not at all.
+    Off,
+    /// It sees the system's folders, read-only, and the user's home, which it may change.
+    Home,
+    /// It sees the system's folders, read-only, and an empty home that disappears with it.
+    #[default]
+    Strict,
+}
+
+impl FromStr for Sandbox {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "off" => Ok(Self::Off),
+            "home" => Ok(Self::Home),
+            "strict" => Ok(Self::Strict),
+            _ => Err("write off, home or strict"),
+        }
+    }
+}
+
+/// Where programs, libraries and their data are. Those that do not exist are left out.
+const SYSTEM_FOLDERS: [&str; 13] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/sys",
+    "/var/lib",
+    "/var/cache/fontconfig",
+];
+/// Devices beside those that every sandbox has: graphics cards and gamepads.
+const DEVICES: [&str; 2] = ["/dev/dri", "/dev/input"];
+/// The names of the network's hosts, on systems where `/etc/resolv.conf` leads there.
+const RESOLVER: &str = "/run/systemd/resolve";
+/// The program's home where it does not get the user's.
+pub(crate) const EMPTY_HOME: &str = "/home/program";
+
+/// What the sandbox must let through.
+pub(crate) struct Needs<'a> {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) network: bool,
+    /// The user's home.
+    pub(crate) home: &'a Path,
+    /// The working directory.
+    pub(crate) directory: &'a Path,
+    /// The program's file.
+    pub(crate) program: &'a Path,
+    /// Sockets and files that it connects with: the display's, the cookie, the sound server's.
+    pub(crate) sockets: &'a [PathBuf],
+}
+
+/// bubblewrap's arguments up to and including `--`.
+pub(crate) fn arguments(needs: &Needs<'_>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
+    let mut add = |parts: &[&Path]| words.extend(parts.iter().map(|part| part.as_os_str().to_owned()));
+    let word = Path::new;
+    for flag in
+        ["--die-with-parent", "--new-session", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--as-pid-1"]
+    {
+        add(&[word(flag)]);
+    }
+    if !needs.network {
+        add(&[word("--unshare-net")]);
+    }
+    for folder in SYSTEM_FOLDERS {
+        add(&[word("--ro-bind-try"), word(folder), word(folder)]);
+    }
+    add(&[
+        word("--dev"),
+        word("/dev"),
+        word("--proc"),
+        word("/proc"),
+        word("--tmpfs"),
+        word("/tmp"),
+        word("--tmpfs"),
+        word("/run"),
+    ]);
+    add(&[word("--tmpfs"), word("/var/tmp"), word("--perms"), word("0700"), word("--dir"), word(RUNTIME_FOLDER)]);
+    for device in DEVICES {
+        add(&[word("--dev-bind-try"), word(device), word(device)]);
+    }
+    if needs.network {
+        add(&[word("--ro-bind-try"), word(RESOLVER), word(RESOLVER)]);
+    }
+    // A program that lies elsewhere is usually beside its data.
+    if let Some(folder) = needs.program.parent().filter(|_| !is_system(needs.program)) {
+        add(&[word("--ro-bind"), folder, folder]);
+    }
+    let mut directory = word(EMPTY_HOME);
+    if needs.sandbox == Sandbox::Home {
+        add(&[word("--bind"), needs.home, needs.home]);
+        directory = if needs.directory.starts_with(needs.home) { needs.directory } else { needs.home };
+    } else {
+        add(&[word("--tmpfs"), word(EMPTY_HOME)]);
+    }
+    for socket in needs.sockets {
+        add(&[word("--ro-bind"), socket, socket]);
+    }
+    add(&[word("--chdir"), directory, word("--")]);
+    words
+}
+
+/// For sockets and locks of the session (`XDG_RUNTIME_DIR`).
+pub(crate) const RUNTIME_FOLDER: &str = "/tmp/runtime";
+
+fn is_system(file: &Path) -> bool {
+    SYSTEM_FOLDERS.iter().any(|folder| file.starts_with(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(sandbox: Sandbox, network: bool, program: &str) -> String {
+        let sockets = [PathBuf::from("/tmp/.X11-unix/X7")];
+        let needs = Needs {
+            sandbox,
+            network,
+            home: Path::new("/home/me"),
+            directory: Path::new("/home/me/work"),
+            program: Path::new(program),
+            sockets: &sockets,
+        };
+        arguments(&needs).join(" ".as_ref()).into_string().expect("plain words")
+    }
+
+    #[test]
+    fn a_strict_sandbox_shows_neither_home_nor_network() {
+        let words = line(Sandbox::Strict, false, "/usr/bin/xterm");
+        assert!(
+            !words.contains("/home/me") && words.contains("--unshare-net") && words.contains("--tmpfs /home/program")
+        );
+        assert!(words.contains("--ro-bind /tmp/.X11-unix/X7 /tmp/.X11-unix/X7"), "{words}");
+        assert!(!words.contains(" --bind "), "nothing outside can be written: {words}");
+        assert!(words.ends_with("--chdir /home/program --"));
+    }
+
+    #[test]
+    fn a_home_sandbox_begins_where_the_user_is() {
+        let words = line(Sandbox::Home, true, "/usr/bin/xterm");
+        assert!(words.contains("--bind /home/me /home/me") && words.ends_with("--chdir /home/me/work --"), "{words}");
+        assert!(!words.contains("--unshare-net") && words.contains(RESOLVER));
+    }
+
+    #[test]
+    fn a_program_elsewhere_is_visible_with_its_folder() {
+        assert!(line(Sandbox::Strict, false, "/srv/games/tux/tux").contains("--ro-bind /srv/games/tux /srv/games/tux"));
+        assert!(!line(Sandbox::Strict, false, "/usr/games/tux").contains("--ro-bind /usr/games /usr/games"));
+    }
+}

@@ -1,0 +1,405 @@
+//! The server's end: a source that paces itself.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use nearlight_scene::{
+    Application, ApplicationMessage, Output, PictureSink, PushSource, SceneError, Viewer, ViewerInput,
+};
+use nearlight_units::Time;
+use nearlight_wire::CursorShape;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::DisplayError;
+use crate::capture::Capture;
+use crate::connection::{Bell, Place, Ringer, XError, bell};
+use crate::injection::{Heard, Injection};
+use crate::specification::{Ending, ProgramOptions, Report, START};
+use crate::windows::{Order, Told, Windows};
+
+/// Outputs that wait for the studio, which takes them at once.
+const MOST_OUTPUTS: usize = 256;
+
+/// What viewers are told before the end gets so long to leave.
+const GOODBYE: Duration = Duration::from_millis(200);
+
+/// What a viewer's page asks of the display, as a message of the application's own.
+#[derive(Debug, Deserialize)]
+struct Request {
+    display: Wish,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Wish {
+    /// Brings a window to the front.
+    Activate(u32),
+    /// Closes a window.
+    Close(u32),
+    /// Hands the controls on: `null`.
+    Release(()),
+}
+
+/// A program on a display, as the studio sees it.
+pub struct ProgramSource {
+    name: String,
+    size: (u16, u16),
+    supervisor: Supervisor,
+    parts: Option<Parts>,
+    shared: Arc<Shared>,
+    capture_bell: Ringer,
+    windows_bell: Ringer,
+    heard: Option<Sender<Heard>>,
+    orders: Option<Sender<Order>>,
+    /// Who has been told how the pointer looks.
+    greeted: BTreeSet<Viewer>,
+}
+
+/// What a thread does until the source is gone.
+type Work = Box<dyn FnOnce(&Shared) -> Result<(), XError> + Send>;
+
+/// What the threads are made of; they start with the source, after the process has given up its privileges.
+struct Parts {
+    capture: Capture,
+    windows: Windows,
+    windows_bell: Bell,
+    orders: Receiver<Order>,
+    injection: Injection,
+    heard: Receiver<Heard>,
+    reports: BufReader<ChildStdout>,
+}
+
+struct Supervisor {
+    process: Child,
+    orders: Option<ChildStdin>,
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        // The end of its input ends the program.
+        self.orders = None;
+        let _ = self.process.wait();
+    }
+}
+
+struct Shared {
+    sink: OnceLock<Arc<dyn PictureSink>>,
+    watched: Arc<AtomicBool>,
+    closed: Arc<AtomicBool>,
+    state: Mutex<State>,
+    ending: Arc<OnceLock<Ending>>,
+    name: String,
+}
+
+/// What viewers are told.
+struct State {
+    pointer: (CursorShape, bool),
+    windows: String,
+    viewers: BTreeSet<Viewer>,
+    outputs: VecDeque<(Viewer, Output)>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn on_told(&self, told: Told) {
+        let mut state = self.state();
+        let output = match told {
+            Told::Pointer { cursor, captured } => {
+                state.pointer = (cursor.clone(), captured);
+                Output::Pointer { cursor, captured }
+            }
+            Told::Clipboard(text) => Output::Clipboard(text),
+            Told::Windows(windows) => {
+                state.windows = windows_for_page(&windows);
+                Output::Message(message(&state.windows))
+            }
+        };
+        let viewers: Vec<Viewer> = state.viewers.iter().copied().collect();
+        state.put_out(viewers.into_iter().map(|viewer| (viewer, output.clone())));
+        drop(state);
+        self.ring();
+    }
+
+    fn tell_all(&self, text: &str) {
+        let mut state = self.state();
+        let viewers: Vec<Viewer> = state.viewers.iter().copied().collect();
+        state.put_out(viewers.into_iter().map(|viewer| (viewer, Output::Message(message(text)))));
+        drop(state);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        if let Some(sink) = self.sink.get() {
+            sink.on_output();
+        }
+    }
+
+    fn fail(&self, reason: String) {
+        if let Some(sink) = self.sink.get().filter(|_| !self.closed.load(Ordering::Relaxed)) {
+            sink.on_failed(SceneError::Program(reason));
+        }
+    }
+}
+
+impl State {
+    fn put_out(&mut self, outputs: impl Iterator<Item = (Viewer, Output)>) {
+        let room = MOST_OUTPUTS.saturating_sub(self.outputs.len());
+        self.outputs.extend(outputs.take(room));
+    }
+}
+
+fn message(text: &str) -> ApplicationMessage {
+    ApplicationMessage { data: text.as_bytes().to_vec(), reliable: true }
+}
+
+/// The windows to choose from, for the page.
+fn windows_for_page(windows: &[(u32, String, bool)]) -> String {
+    let choices = windows.iter().map(|(window, title, seen)| json!({ "window": window, "title": title, "seen": seen }));
+    for_page("windows", &choices.collect())
+}
+
+/// A message for the page: what it concerns, and its content.
+fn for_page(subject: &str, content: &Value) -> String {
+    json!({ "display": { subject: content } }).to_string()
+}
+
+impl ProgramSource {
+    /// Starts the display and connects to it; the program itself is started with the source. `supervisor` is a command that runs
+    /// [`crate::supervise`]. Starts no thread, so that the caller can still give up privileges.
+    pub fn open(options: &ProgramOptions, fps: u16, supervisor: (&Path, &[&str])) -> Result<Self, DisplayError> {
+        let mut command = Command::new(supervisor.0);
+        command.args(supervisor.1).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A terminal's interrupt is for the server alone, which ends the program in good order.
+        command.process_group(0);
+        let mut process = command.spawn().map_err(DisplayError::Supervisor)?;
+        let (orders, reports) = (process.stdin.take(), process.stdout.take());
+        let mut supervisor = Supervisor { process, orders };
+        let lost = || DisplayError::Supervisor(std::io::Error::other("it has no pipes"));
+        let mut reports = BufReader::new(reports.ok_or_else(lost)?);
+        let line = serde_json::to_string(options).map_err(|error| DisplayError::Supervisor(error.into()))?;
+        supervisor.say(&line).map_err(DisplayError::Supervisor)?;
+        let place = match &options.display {
+            Some(name) => Place::Named(name.clone()),
+            None => match next_report(&mut reports) {
+                Some(Report::Display { number, cookie }) => Place::Own { number, cookie },
+                Some(Report::Failed { reason }) => return Err(DisplayError::Program(reason)),
+                _ => return Err(DisplayError::Supervisor(std::io::Error::other("it ended without a reason"))),
+            },
+        };
+        let captured = Arc::new(AtomicBool::new(false));
+        let (watched, closed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (capture_bell, hears_capture) = bell().map_err(DisplayError::Memory)?;
+        let (windows_bell, hears_windows) = bell().map_err(DisplayError::Memory)?;
+        let windows = Windows::open(place.connect()?, Arc::clone(&captured))?;
+        let capture = Capture::open(place.connect()?, fps, hears_capture, (Arc::clone(&watched), Arc::clone(&closed)))?;
+        let injection = Injection::open(place.connect()?, captured)?;
+        let program =
+            options.command.first().map(|program| Path::new(program).file_name().unwrap_or(program).to_owned());
+        let program = program.unwrap_or_else(|| OsString::from("a display")).to_string_lossy().into_owned();
+        let (width, height) = capture.size();
+        let how = if windows.manages() { "Nearlight's window manager" } else { "its own window manager" };
+        let name = format!("{program} on the X display {} ({width}x{height}, {how})", place.name());
+        let (heard_to, heard) = channel();
+        let (orders_to, orders) = channel();
+        let state = State {
+            pointer: (CursorShape::Named("default".into()), false),
+            windows: String::new(),
+            viewers: BTreeSet::new(),
+            outputs: VecDeque::new(),
+        };
+        let shared = Shared {
+            sink: OnceLock::new(),
+            watched,
+            closed,
+            state: Mutex::new(state),
+            ending: Arc::default(),
+            name: program,
+        };
+        Ok(Self {
+            name,
+            size: (width, height),
+            supervisor,
+            parts: Some(Parts { capture, windows, windows_bell: hears_windows, orders, injection, heard, reports }),
+            shared: Arc::new(shared),
+            capture_bell,
+            windows_bell,
+            heard: Some(heard_to),
+            orders: Some(orders_to),
+            greeted: BTreeSet::new(),
+        })
+    }
+
+    /// Of its pictures, in pixels.
+    #[must_use]
+    pub const fn size(&self) -> (u16, u16) {
+        self.size
+    }
+
+    /// How the program ended, once it has and is not started again.
+    #[must_use]
+    pub fn ending(&self) -> Arc<OnceLock<Ending>> {
+        Arc::clone(&self.shared.ending)
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            // A thread that has ended has reported why.
+            let _ = orders.send(order);
+            self.windows_bell.ring();
+        }
+    }
+
+    fn hear(&self, heard: Heard) {
+        if let Some(to) = &self.heard {
+            let _ = to.send(heard);
+        }
+    }
+}
+
+impl Supervisor {
+    fn say(&mut self, line: &str) -> std::io::Result<()> {
+        let Some(orders) = &mut self.orders else { return Ok(()) };
+        writeln!(orders, "{line}").and_then(|()| orders.flush())
+    }
+}
+
+fn next_report(reports: &mut BufReader<ChildStdout>) -> Option<Report> {
+    let mut line = String::new();
+    reports.read_line(&mut line).ok().filter(|read| *read > 0)?;
+    serde_json::from_str(&line).ok()
+}
+
+/// Logs what the supervisor reports, and ends the source when the program has ended for good.
+fn follow(mut reports: BufReader<ChildStdout>, shared: &Shared) {
+    let name = &shared.name;
+    loop {
+        match next_report(&mut reports) {
+            Some(Report::Started { how }) => tracing::info!("{name} runs: {how}"),
+            Some(Report::Output { line }) => tracing::info!("{name}: {line}"),
+            Some(Report::Ended { ending, again: true }) => {
+                tracing::warn!("{name} ended with {ending} and is started again");
+                let words = format!("{name} ended with {ending}. It is started again.");
+                shared.tell_all(&for_page("notice", &words.into()));
+            }
+            Some(Report::Ended { ending, again: false }) => {
+                let _ = shared.ending.set(ending);
+                let words = format!("{name} has ended with {ending}");
+                shared.tell_all(&for_page("ended", &words.clone().into()));
+                pause();
+                return shared.fail(words);
+            }
+            Some(Report::Failed { reason }) => return shared.fail(reason),
+            Some(Report::Display { .. }) => {}
+            None => return shared.fail(format!("the supervisor of {name} has ended")),
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "viewers are to be told before their sessions end")]
+fn pause() {
+    thread::sleep(GOODBYE);
+}
+
+impl Application for ProgramSource {
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+
+    fn on_viewer_joined(&mut self, _now: Time, viewer: Viewer) {
+        self.shared.state().viewers.insert(viewer);
+    }
+
+    fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
+        if self.greeted.insert(viewer) {
+            // Whoever sends input has been welcomed, and is not told in vain.
+            let mut state = self.shared.state();
+            let (cursor, captured) = state.pointer.clone();
+            let program = message(&for_page("program", &self.shared.name.clone().into()));
+            let windows = (!state.windows.is_empty()).then(|| Output::Message(message(&state.windows)));
+            let outputs = [Output::Message(program), Output::Pointer { cursor, captured }];
+            state.put_out(outputs.into_iter().chain(windows).map(|output| (viewer, output)));
+        }
+        self.hear(Heard::Input { now, viewer, input: Box::new(input.clone()) });
+    }
+
+    fn on_viewer_left(&mut self, viewer: Viewer) {
+        self.shared.state().viewers.remove(&viewer);
+        self.greeted.remove(&viewer);
+        self.hear(Heard::Left(viewer));
+    }
+
+    fn on_message(&mut self, _now: Time, viewer: Viewer, message: ApplicationMessage) {
+        match serde_json::from_slice(&message.data).map(|Request { display }| display) {
+            Ok(Wish::Activate(window)) => self.order(Order::Activate(window)),
+            Ok(Wish::Close(window)) => self.order(Order::Close(window)),
+            Ok(Wish::Release(())) => self.hear(Heard::Released(viewer)),
+            Err(error) => tracing::debug!(viewer = viewer.0, %error, "a message that is none for a display"),
+        }
+    }
+
+    fn on_clipboard(&mut self, _now: Time, _viewer: Viewer, text: String) {
+        self.order(Order::Clipboard(text));
+    }
+
+    fn poll_output(&mut self) -> Option<(Viewer, Output)> {
+        self.shared.state().outputs.pop_front()
+    }
+}
+
+impl PushSource for ProgramSource {
+    fn start(&mut self, sink: Arc<dyn PictureSink>) -> std::io::Result<()> {
+        let Some(parts) = self.parts.take() else { return Ok(()) };
+        let Parts { capture, windows, windows_bell, orders, injection, heard, reports } = parts;
+        let _ = self.shared.sink.set(Arc::clone(&sink));
+        let spawn = |name: &str, work: Work| {
+            let shared = Arc::clone(&self.shared);
+            let thread = thread::Builder::new().name(name.into());
+            thread.spawn(move || {
+                if let Err(error) = work(&shared) {
+                    shared.fail(format!("the display of {} cannot be used any longer: {error}", shared.name));
+                }
+            })
+        };
+        spawn(
+            "windows",
+            Box::new(move |shared: &Shared| windows.run(&windows_bell, &orders, &|told| shared.on_told(told))),
+        )?;
+        spawn("capture", Box::new(move |_: &Shared| capture.run(sink.as_ref())))?;
+        spawn("injection", Box::new(move |_: &Shared| injection.run(&heard)))?;
+        spawn(
+            "program",
+            Box::new(move |shared: &Shared| {
+                follow(reports, shared);
+                Ok(())
+            }),
+        )?;
+        self.supervisor.say(START)
+    }
+
+    fn set_watched(&mut self, watched: bool) {
+        self.shared.watched.store(watched, Ordering::Relaxed);
+        self.capture_bell.ring();
+    }
+}
+
+impl Drop for ProgramSource {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        (self.heard, self.orders) = (None, None);
+        self.capture_bell.ring();
+        self.windows_bell.ring();
+    }
+}

@@ -1,0 +1,176 @@
+//! What to run and how, and what the supervisor reports of it.
+
+use std::ffi::OsString;
+use std::num::NonZeroU8;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Sandbox;
+
+/// A program to serve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramOptions {
+    /// The program and its arguments; none where an existing display is shown as it is.
+    pub command: Vec<OsString>,
+    /// An existing X display such as `:1`; none starts Xvfb.
+    pub display: Option<String>,
+    /// Of the display, in pixels.
+    pub size: (u16, u16),
+    pub restart: Restart,
+    pub sandbox: Sandbox,
+    /// The program may use the network.
+    pub network: bool,
+    /// The user that the program runs as; none: `nobody` where the server was started by root, else the server's own.
+    pub user: Option<String>,
+    pub cpu_share: Option<CpuShare>,
+}
+
+/// When to start a program again that has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Restart {
+    /// The server ends as well.
+    #[default]
+    Never,
+    /// If it failed: a signal, or another exit status than 0.
+    OnFailure,
+    Always,
+}
+
+impl Restart {
+    /// Whether to start it again after it ended in this way.
+    #[must_use]
+    pub const fn applies(self, ending: Ending) -> bool {
+        match self {
+            Self::Never => false,
+            Self::OnFailure => !matches!(ending, Ending::Status(0)),
+            Self::Always => true,
+        }
+    }
+}
+
+impl FromStr for Restart {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "never" => Ok(Self::Never),
+            "on-failure" => Ok(Self::OnFailure),
+            "always" => Ok(Self::Always),
+            _ => Err("write never, on-failure or always"),
+        }
+    }
+}
+
+/// The most processor time that the program gets: a percentage of all cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuShare(pub NonZeroU8);
+
+impl FromStr for CpuShare {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let percent =
+            text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent: &NonZeroU8| percent.get() <= 100);
+        percent.map(Self).ok_or("write a percentage of all cores, such as 60%")
+    }
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    Status(u8),
+    Signal(u8),
+}
+
+impl Ending {
+    /// A shell's exit status: 128 and the number for a signal.
+    #[must_use]
+    pub const fn status(self) -> u8 {
+        match self {
+            Self::Status(status) => status,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+
+    /// A shell within the sandbox reports a signal as an exit status.
+    pub(crate) const fn from_status(status: u8) -> Self {
+        // 64 signals at most.
+        if status > 128 && status <= 128 + 64 { Self::Signal(status - 128) } else { Self::Status(status) }
+    }
+}
+
+impl std::fmt::Display for Ending {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Status(status) => write!(formatter, "exit status {status}"),
+            Self::Signal(signal) => write!(formatter, "signal {signal}{}", signal_name(*signal)),
+        }
+    }
+}
+
+fn signal_name(signal: u8) -> &'static str {
+    match signal {
+        4 => " (illegal instruction)",
+        6 => " (aborted)",
+        8 => " (arithmetic error)",
+        9 => " (killed)",
+        11 => " (segmentation fault)",
+        15 => " (terminated)",
+        _ => "",
+    }
+}
+
+/// What the supervisor reports, one JSON object in a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// The X server answers at this display for this cookie.
+    Display { number: u32, cookie: Vec<u8> },
+    /// The program runs; `how` describes its sandbox, for people.
+    Started { how: String },
+    /// A line of the program's standard output or error.
+    Output { line: String },
+    /// It is started again if `again`.
+    Ended { ending: Ending, again: bool },
+    /// It cannot be run.
+    Failed { reason: String },
+}
+
+/// What starts the program once its windows are managed. The end of the supervisor's standard input ends everything.
+pub(crate) const START: &str = "start";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_started_again_as_the_owner_wants() {
+        let endings = [Ending::Status(0), Ending::Status(3), Ending::Signal(11)];
+        for (name, applies) in [("never", [false; 3]), ("on-failure", [false, true, true]), ("always", [true; 3])] {
+            let restart: Restart = name.parse().expect(name);
+            assert_eq!(endings.map(|ending| restart.applies(ending)), applies, "{name}");
+        }
+        assert!("sometimes".parse::<Restart>().is_err());
+    }
+
+    #[test]
+    fn shares_are_percentages() {
+        for (text, share) in [("60%", Some(60)), ("100", Some(100)), ("0%", None), ("101%", None), ("half", None)] {
+            assert_eq!(text.parse::<CpuShare>().ok().map(|share| share.0.get()), share, "{text}");
+        }
+    }
+
+    #[test]
+    fn endings_read_as_a_shell_reports_them() {
+        for (status, words) in [
+            (0, "exit status 0"),
+            (3, "exit status 3"),
+            (139, "signal 11 (segmentation fault)"),
+            (255, "exit status 255"),
+        ] {
+            let ending = Ending::from_status(status);
+            assert_eq!((ending.to_string().as_str(), ending.status()), (words, status));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+// Programs on a display of their own, used from the page: against the real server, with xterm and xev.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { after, before, test } from "node:test";
+import { binary, eventually, live, openBrowser, openPage, screenshot, startServer, until } from "./helper.mjs";
+
+const SIZE = ["--size", "640x360", "--fps", "30"];
+
+let browser;
+
+before(async () => {
+  browser = await openBrowser();
+});
+
+after(async () => {
+  await browser?.close();
+});
+
+/** Serves a shell's words and opens its page. */
+async function open(words, more = []) {
+  const server = await startServer({ more: [...SIZE, ...more, "--", "sh", "-c", words] });
+  const opened = await openPage(browser);
+  await opened.page.goto(server.url);
+  await until(opened.page, live, "the page goes live");
+  await until(opened.page, () => document.body.dataset.content === "program", "the page knows that it shows a program");
+  await opened.page.locator("#enter").click();
+  return { server, ...opened };
+}
+
+/** Waits until the program's output, which is in the server's log, has this. */
+async function untilLogs(server, wanted, what = String(wanted)) {
+  const log = await eventually(() => server.log(), (log) => wanted.test(log), 20_000);
+  assert.match(log, wanted, `${what}: ${log.slice(-2_000)}`);
+}
+
+/** Whether the program's window is there: its picture is not black any more. */
+async function untilDrawn(page) {
+  const drawn = () => {
+    const picture = document.getElementById("picture");
+    const canvas = new OffscreenCanvas(64, 36).getContext("2d");
+    canvas.drawImage(picture, 0, 0, 64, 36);
+    return canvas.getImageData(0, 0, 64, 36).data.some((level, index) => index % 4 === 0 && level > 128);
+  };
+  await until(page, drawn, "the window is seen");
+}
+
+test("typed text arrives exactly, and the program's end is told with its exit status", async () => {
+  const line = "Az09 ~!@#$%^&*()_+ ñ 漢 🙂";
+  const words = `xterm -bg white -fg black -u8 -e sh -c 'IFS= read -r line; echo "read <$line>" > /tmp/line'; cat /tmp/line; exit 3`;
+  const { server, page, context, errors } = await open(words);
+  await untilDrawn(page);
+  await page.keyboard.type("Az09 ~!@#$%^&*()_+ ");
+  // Not on this keyboard: as an input method commits it.
+  await page.keyboard.insertText("ñ 漢 🙂");
+  await eventually(() => page.evaluate(() => document.getElementById("typed").value), (value) => value === "");
+  await screenshot(page, "program-xterm");
+  await page.keyboard.press("Enter");
+  await until(page, () => window.nearlight.state === "ended" || document.body.dataset.state === "ended", "the page tells the end");
+  assert.match(await page.locator("#notice-text").innerText(), /exit status 3/);
+  await untilLogs(server, /read </);
+  assert.ok(server.log().includes(`read <${line}>`), server.log().slice(-1_000));
+  await untilLogs(server, /the program has ended with exit status 3/);
+  assert.deepEqual(errors, []);
+  await context.close();
+  await server.stop();
+});
+
+test("keys, buttons and the wheel arrive where they should, and are let go when the viewer vanishes", async () => {
+  // xev's lines lie apart: one line each.
+  const { server, page, context } = await open("exec stdbuf -oL xev -event keyboard -event button -event mouse");
+  await untilDrawn(page);
+  await untilLogs(server, /Outer window/, "xev runs");
+  const box = await page.locator("#stage").boundingBox();
+  await page.mouse.click(box.x + box.width / 4, box.y + box.height / 2);
+  await untilLogs(server, /ButtonPress[\s\S]*?root:\((159|16[0-1]),(179|18[0-1])\)/, "a click in the middle of the left half");
+  await page.mouse.wheel(0, 200);
+  await untilLogs(server, /button 5[\s\S]*button 5/, "two notches down");
+  await page.keyboard.down("ShiftLeft");
+  await page.keyboard.down("KeyW");
+  await untilLogs(server, /KeyPress[\s\S]*keysym 0x57, W/, "a key with shift");
+  assert.ok(!/KeyRelease[\s\S]*keysym 0x57, W/.test(server.log()), "it is held");
+  // The page vanishes with the keys down.
+  await context.close();
+  await untilLogs(server, /KeyRelease[\s\S]*keysym 0x(57|77), [Ww]/, "the key is let go");
+  await untilLogs(server, /KeyRelease[\s\S]*Shift_L/, "shift is let go");
+  await server.stop();
+});
+
+test("a program that crashes is started again, and one that forks is not taken for ended", async () => {
+  const { server, page, context } = await open("xterm -e sleep 2 & sleep 0.2; kill -SEGV $$", ["--restart", "on-failure"]);
+  await untilLogs(server, /ended with signal 11 \(segmentation fault\) and is started again/, "the end is reported once its child has ended, too");
+  await until(page, () => /is started again/.test(document.getElementById("toast").textContent), "the page tells it");
+  await until(page, live, "the session goes on");
+  await context.close();
+  await server.stop();
+});
+
+test("what is missing is said in words", async () => {
+  const { spawn } = await import("node:child_process");
+  for (const [more, words] of [
+    [["--", "no-such-program"], /there is no program no-such-program/],
+    [["--program-user", "no-such-user", "--", "xterm"], /no user no-such-user|only root can run programs as another user/],
+  ]) {
+    const child = spawn(binary, ["serve", "--port", "0", ...more], { stdio: ["ignore", "ignore", "pipe"] });
+    let said = "";
+    child.stderr.on("data", (chunk) => (said += chunk));
+    const [code] = await once(child, "exit");
+    assert.equal(code, 1);
+    assert.match(said, words);
+  }
+});
