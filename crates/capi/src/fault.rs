@@ -39,7 +39,11 @@ impl From<HostError> for Fault {
             HostError::System(_) => nl_status::System,
             HostError::Picture(_) | HostError::Views(_) => nl_status::Picture,
             HostError::NoViewer(_) => nl_status::NoViewer,
-            HostError::TooLong { .. } | HostError::Output(_) | HostError::CloseFromCallback => nl_status::Argument,
+            HostError::Sound(_)
+            | HostError::NoSound
+            | HostError::TooLong { .. }
+            | HostError::Output(_)
+            | HostError::CloseFromCallback => nl_status::Argument,
             HostError::Full => nl_status::Full,
             HostError::Closed => nl_status::Closed,
         };

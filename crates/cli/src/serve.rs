@@ -226,6 +226,7 @@ impl ServeArguments {
             shared_encodes: self.shared_encodes,
             datagram: self.datagram,
             encoders: self.stand_in.map_or_else(Encoders::default, |stand_in| stand_in.encoders(clock)),
+            synchronous: false,
             sound: self.sound,
             clipboard: self.clipboard,
             max_clients: self.max_clients,

@@ -2,6 +2,7 @@
 
 use nearlight_codec::CodecError;
 use nearlight_server::ServerError;
+use nearlight_sound::PortionError;
 
 /// Each says what happened, what it means and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,12 @@ pub enum HostError {
     /// The caller's fault.
     #[error("the picture was not taken: {0}")]
     Views(&'static str),
+    /// The caller's fault.
+    #[error("the sound was not taken: {0}")]
+    Sound(#[from] PortionError),
+    /// The caller's fault.
+    #[error("the server was opened without sound, which viewers are told when they come: set `sound` in its options")]
+    NoSound,
     /// The caller's fault, or the viewer has left meanwhile, of which an event tells.
     #[error("nobody with the number {0} watches; events tell who comes and who leaves")]
     NoViewer(u32),

@@ -11,6 +11,7 @@ use nearlight_net::{Clock, Link};
 use nearlight_scene::{ApplicationMessage, Output, PictureSink, Planes, PlanesContent, Viewer};
 use nearlight_server::{BoundServer, Observer, ServerError, SessionStatistics, qr_code};
 use nearlight_session::UNKNOWN_TO_DISPLAY;
+use nearlight_sound::Portion;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{
     CursorShape, Haptics, HapticsTarget, MAX_CLIPBOARD_BYTES, MAX_CURSOR_SIDE, MAX_GAMEPADS, MAX_HAPTICS_MILLISECONDS,
@@ -44,6 +45,8 @@ pub struct Statistics {
     pub unwatched: u64,
     /// Events that the program did not take in time.
     pub events_dropped: u64,
+    /// Sample frames of sound that were dropped because more was submitted than is played, or nobody listened.
+    pub sound_dropped: u64,
     pub viewers: Vec<(Viewer, SessionStatistics)>,
 }
 
@@ -77,7 +80,8 @@ impl Host {
     /// Opens the ports and waits until viewers can connect: tens of milliseconds. May be called within an event loop of the program's own.
     pub fn open(options: &Options) -> Result<Self, HostError> {
         let serve = options.serve_options()?;
-        let (clock, shared, failure) = (Clock::start(), Arc::new(Shared::default()), Arc::new(OnceLock::new()));
+        let (clock, shared, failure) =
+            (Clock::start(), Arc::new(Shared::with_sound(options.sound)), Arc::new(OnceLock::new()));
         let program = Program { name: options.name.clone(), shared: Arc::clone(&shared) };
         let (stop, stopped) = oneshot::channel();
         let (ready, opened) = sync_channel(1);
@@ -132,6 +136,8 @@ impl Host {
 
     /// Takes a picture: converts it once, in this thread, and returns while it is encoded beside. Memory is allocated only for the first
     /// pictures of a size. A picture that is older than one before it is dropped, as is one that nobody watches.
+    ///
+    /// With [`Options::synchronous`] this thread encodes it too and waits up to 5 ms until its packets have left, as far as the pacer lets them.
     pub fn submit(&self, picture: &Picture<'_>) -> Result<(), HostError> {
         let (sink, now) = (self.sink()?, self.clock.now());
         picture.check()?;
@@ -177,6 +183,18 @@ impl Host {
         if let Some(sink) = self.shared.sink.get() {
             sink.put_back(planes);
         }
+    }
+
+    /// Takes the program's next sound: it follows what was submitted before, at the program's own pace. Viewers hear it together with pictures
+    /// of the same moment. Copies it and returns; of what viewers have not heard, 200 ms are kept. What nobody listens to is dropped.
+    pub fn submit_sound(&self, portion: &Portion<'_>) -> Result<(), HostError> {
+        self.check_open()?;
+        let sound = self.shared.sound.as_ref().ok_or(HostError::NoSound)?;
+        let mut converter = lock(&sound.converter);
+        let converted = converter.convert(portion)?;
+        // Both locks, so that portions of several threads stay in one order.
+        lock(&sound.feed).push(converted);
+        Ok(())
     }
 
     /// Counts a picture. False where nobody watches.
@@ -314,8 +332,15 @@ impl Host {
             submitted: self.shared.submitted.load(Ordering::Relaxed),
             unwatched: self.shared.unwatched.load(Ordering::Relaxed),
             events_dropped: self.shared.events.dropped(),
+            sound_dropped: self.shared.sound.as_ref().map_or(0, |sound| lock(&sound.feed).dropped()),
             viewers: self.observer.sessions(),
         }
+    }
+
+    /// It was closed, or has ended by itself: no event comes any more but those that wait.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.check_open().is_err()
     }
 
     fn check_open(&self) -> Result<(), HostError> {

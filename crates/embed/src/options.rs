@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use nearlight_codec::CodecKind;
+use nearlight_codec::{CodecKind, Encoders};
 use nearlight_scene::SourceKind;
 use nearlight_server::{PictureSize, ServeOptions};
 use nearlight_units::Bitrate;
@@ -14,6 +14,7 @@ use crate::HostError;
 /// As `nearlight serve`'s options of the same names. As TOML, each field is a key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Options {
     /// What makes the pictures, for the viewers' panels and the log.
     pub name: String,
@@ -49,12 +50,20 @@ pub struct Options {
     pub max_rate_mbps: Option<f64>,
     /// Screens get both halves of pictures that have one for each eye; otherwise the left one.
     pub stereo: bool,
+    /// Viewers who want sound are announced the program's ([`crate::Host::submit_sound`]); without it they get none.
+    pub sound: bool,
+    /// [`crate::Host::submit`] encodes in the thread that calls it, and returns once the picture's packets have left as far as the pacer lets
+    /// them. Without it, pictures are encoded beside the program's own work.
+    pub synchronous: bool,
     /// Texts of the clipboard pass between the program and users who allow it as well.
     pub clipboard: bool,
     /// Most viewers at the same time.
     pub max_clients: usize,
     /// Writes what happens to this file, one JSON object a line.
     pub events: Option<PathBuf>,
+    /// Where encoders come from: OpenH264 and libvpx, unless the program has its own.
+    #[serde(skip)]
+    pub encoders: Encoders,
 }
 
 impl Default for Options {
@@ -80,9 +89,12 @@ impl Default for Options {
             min_rate_mbps: None,
             max_rate_mbps: None,
             stereo: false,
+            sound: false,
+            synchronous: false,
             clipboard: false,
             max_clients: usual.max_clients,
             events: None,
+            encoders: Encoders::default(),
         }
     }
 }
@@ -126,6 +138,8 @@ impl Options {
             start_rate: rate("rate_mbps", self.rate_mbps)?,
             min_rate: rate("min_rate_mbps", self.min_rate_mbps)?,
             max_rate: rate("max_rate_mbps", self.max_rate_mbps)?,
+            synchronous: self.synchronous,
+            encoders: self.encoders.clone(),
             clipboard: self.clipboard,
             max_clients: self.max_clients,
             stereo: self.stereo,

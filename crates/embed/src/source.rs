@@ -8,6 +8,7 @@ use nearlight_scene::{
     Application, ApplicationMessage, DevicesDescription, Output, PictureSink, PushSource, Viewer, ViewerDisplay,
     ViewerInput,
 };
+use nearlight_sound::{Converter, Feed};
 use nearlight_units::Time;
 use nearlight_wire::CursorShape;
 
@@ -40,9 +41,23 @@ pub(crate) struct Shared {
     pointer: Mutex<Pointer>,
     pub(crate) submitted: AtomicU64,
     pub(crate) unwatched: AtomicU64,
+    /// None: the options ask for no sound.
+    pub(crate) sound: Option<Sound>,
+}
+
+/// The program's sound on its way to the encoders.
+#[derive(Debug, Default)]
+pub(crate) struct Sound {
+    pub(crate) converter: Mutex<Converter>,
+    /// Held for a copy of what is converted.
+    pub(crate) feed: Arc<Mutex<Feed>>,
 }
 
 impl Shared {
+    pub(crate) fn with_sound(sound: bool) -> Self {
+        Self { sound: sound.then(Sound::default), ..Self::default() }
+    }
+
     pub(crate) fn viewers(&self) -> MutexGuard<'_, Viewers> {
         self.viewers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -142,5 +157,9 @@ impl PushSource for Program {
 
     fn set_watched(&mut self, watched: bool) {
         self.shared.watched.store(watched, Ordering::Relaxed);
+    }
+
+    fn sound(&self) -> Option<Arc<Mutex<Feed>>> {
+        self.shared.sound.as_ref().map(|sound| Arc::clone(&sound.feed))
     }
 }

@@ -56,7 +56,9 @@ pub(crate) fn of_host(error: &HostError) -> PyErr {
         | HostError::Views(_)
         | HostError::NoViewer(_)
         | HostError::TooLong { .. }
-        | HostError::Output(_) => Class::Usage,
+        | HostError::Output(_)
+        | HostError::Sound(_)
+        | HostError::NoSound => Class::Usage,
         HostError::Full => Class::Full,
         HostError::Closed => Class::Closed,
         HostError::Server(_) | HostError::System(_) | HostError::Failed(_) | HostError::CloseFromCallback => {

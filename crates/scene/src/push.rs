@@ -4,8 +4,10 @@
 //! Unchanged content is not submitted. All viewers get the same pictures.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use nearlight_sound::Feed;
 use nearlight_units::{Span, Time};
 use nearlight_wire::View;
 
@@ -96,10 +98,16 @@ pub trait PictureSink: Send + Sync {
 /// A source that paces itself. Its pictures are the same for all viewers.
 pub trait PushSource: Application {
     /// Starts submitting pictures to `sink` while there are viewers. Called once, before anything below.
-    fn start(&mut self, sink: std::sync::Arc<dyn PictureSink>) -> std::io::Result<()>;
+    fn start(&mut self, sink: Arc<dyn PictureSink>) -> std::io::Result<()>;
 
     /// Whether there are viewers; without viewers a source may stop rendering.
     fn set_watched(&mut self, watched: bool);
+
+    /// The sound that it submits itself, in place of [`Application::poll_cues`]; none for a source without one. Called once, before
+    /// [`PushSource::start`].
+    fn sound(&self) -> Option<Arc<Mutex<Feed>>> {
+        None
+    }
 }
 
 /// Informs a source's thread whether there are viewers; the thread ends when this is dropped.

@@ -1,6 +1,7 @@
-//! One encoder on its own thread for each client, so that one picture is encoded while the next one is rendered.
+//! One encoder for each client: on its own thread, so that one picture is encoded while the next one is rendered, or in the thread that
+//! hands the picture over.
 //!
-//! Pictures travel in a ring of two buffers: the studio fills one while the encoder reads the other; no pixel is copied.
+//! With a thread, pictures travel in a ring of two buffers: the studio fills one while the encoder reads the other; no pixel is copied.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -10,7 +11,7 @@ use nearlight_codec::quality::Change;
 use nearlight_codec::{CodecError, CodecKind, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
 use nearlight_net::Clock;
 use nearlight_session::{AnsweredTargets, Distortion, EncodedFrame, EncoderTarget};
-use nearlight_units::{FrameId, InputSeq, Span, Time};
+use nearlight_units::{Bitrate, FrameId, InputSeq, Span, Time};
 use nearlight_wire::marker::{Marker, Strip};
 use nearlight_wire::{FrameHeader, View};
 
@@ -45,13 +46,34 @@ pub(crate) struct Job {
     pub(crate) views: Vec<View>,
 }
 
-/// The studio's end of an encoder thread.
+/// Where pictures are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Where {
+    /// In a thread of the encoder's own.
+    Beside,
+    /// In the thread that hands the picture over.
+    Here,
+}
+
+#[derive(Debug)]
+enum Work {
+    Beside {
+        jobs: Sender<Job>,
+        free: Receiver<Picture>,
+        thread: JoinHandle<()>,
+    },
+    /// No encoder once it has failed or the session is gone.
+    Here {
+        coding: Option<Box<Coding>>,
+        spare: Option<Picture>,
+    },
+}
+
+/// The studio's end of an encoder.
 #[derive(Debug)]
 pub(crate) struct EncoderLane {
-    jobs: Sender<Job>,
-    free: Receiver<Picture>,
+    work: Work,
     next: Option<Picture>,
-    thread: JoinHandle<()>,
     mailbox: Arc<EncoderMailbox>,
     encoders: Encoders,
     /// For pictures of the newest size.
@@ -59,14 +81,14 @@ pub(crate) struct EncoderLane {
     strip: Option<Strip>,
 }
 
-/// An encoder thread that is given no more pictures.
+/// An encoder that is given no more pictures, and its thread.
 #[derive(Debug)]
-pub(crate) struct EndingLane(JoinHandle<()>);
+pub(crate) struct EndingLane(Option<JoinHandle<()>>);
 
 impl EndingLane {
     /// Its last frame was delivered.
     pub(crate) fn has_ended(&self) -> bool {
-        self.0.is_finished()
+        self.0.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
@@ -88,14 +110,28 @@ impl EncoderLane {
         }
         let (shared, factory) = (Arc::clone(&mailbox), encoders.clone());
         let thread = thread::Builder::new().name(format!("encode-{}", mailbox.viewer.0)).spawn(move || {
-            let opened = factory.open(shared.codec, coded);
-            let done = opened.and_then(|encoder| encode_all(&shared, encoder, coded, (clock, &work, &give_back)));
+            let opened = Coding::open(Arc::clone(&shared), &factory, coded, clock);
+            let done = opened.and_then(|coding| coding.encode_all(&work, &give_back));
             if let Err(error) = done {
-                tracing::error!(viewer = shared.viewer.0, %error, "the encoder failed");
-                shared.deliver(Delivery::Failed(error.to_string()));
+                shared.on_encoder_failed(&error);
             }
         })?;
-        Ok(Self { jobs, free, next: None, thread, mailbox, encoders, config, strip })
+        let work = Work::Beside { jobs, free, thread };
+        Ok(Self { work, next: None, mailbox, encoders, config, strip })
+    }
+
+    /// The same without a thread: [`EncoderLane::encode`] returns when the frame was delivered.
+    pub(crate) fn here(
+        mailbox: Arc<EncoderMailbox>,
+        config: EncoderConfig,
+        clock: Clock,
+        encoders: Encoders,
+    ) -> Result<Self, CodecError> {
+        let strip = Self::strip_for(&mailbox, &encoders, config);
+        let coded = EncoderConfig { size: config.size.with_strip(strip), ..config };
+        let coding = Coding::open(Arc::clone(&mailbox), &encoders, coded, clock)?;
+        let work = Work::Here { coding: Some(Box::new(coding)), spare: Some(Picture::new(coded.size)) };
+        Ok(Self { work, next: None, mailbox, encoders, config, strip })
     }
 
     fn strip_for(mailbox: &EncoderMailbox, encoders: &Encoders, config: EncoderConfig) -> Option<Strip> {
@@ -120,7 +156,10 @@ impl EncoderLane {
 
     /// Frames being encoded are still delivered.
     pub(crate) fn end(self) -> EndingLane {
-        EndingLane(self.thread)
+        EndingLane(match self.work {
+            Work::Beside { thread, .. } => Some(thread),
+            Work::Here { .. } => None,
+        })
     }
 
     /// Whether a picture buffer is free to render into; none is while the encoder is behind.
@@ -131,7 +170,11 @@ impl EncoderLane {
 
     /// A picture buffer to render into; none while the encoder is behind.
     pub(crate) fn poll_picture(&mut self) -> Option<Picture> {
-        self.next.take().or_else(|| self.free.try_recv().ok())
+        self.next.take().or_else(|| match &mut self.work {
+            Work::Beside { free, .. } => free.try_recv().ok(),
+            // Whoever hands pictures over does not wait for a session that is behind.
+            Work::Here { spare, .. } => spare.take_if(|_| self.mailbox.has_room()),
+        })
     }
 
     /// Returns a picture buffer that was not used.
@@ -141,50 +184,103 @@ impl EncoderLane {
 
     /// False when the encoder has ended.
     pub(crate) fn encode(&mut self, job: Job) -> bool {
-        self.jobs.send(job).is_ok()
+        match &mut self.work {
+            Work::Beside { jobs, .. } => jobs.send(job).is_ok(),
+            Work::Here { coding, spare } => {
+                let encoded = coding.as_mut().map_or(Ok(None), |coding| coding.encode(job));
+                if let Err(error) = &encoded {
+                    self.mailbox.on_encoder_failed(error);
+                }
+                let delivered = encoded.ok().flatten().filter(|_| !self.mailbox.has_left());
+                *spare = delivered
+                    .and_then(|(picture, frame)| self.mailbox.deliver(Delivery::Frame(frame)).then_some(picture));
+                if spare.is_none() {
+                    *coding = None;
+                }
+                coding.is_some()
+            }
+        }
     }
 }
 
-fn encode_all(
-    mailbox: &EncoderMailbox,
-    mut encoder: Box<dyn Encoder>,
-    config: EncoderConfig,
-    (clock, work, give_back): (Clock, &Receiver<Job>, &SyncSender<Picture>),
-) -> Result<(), CodecError> {
-    let mut coded_size: Size = config.size;
-    let mut rate = config.rate;
-    let mut answered = AnsweredTargets::default();
-    let mut change = Change::default();
-    // The encoder counts from 0, even if the client has received frames before.
-    let mut first = None;
-    for job in work {
-        let target = mailbox.target();
-        let first = *first.get_or_insert(job.id);
-        if job.picture.size != coded_size {
-            coded_size = job.picture.size;
-            encoder.set_size(coded_size)?;
+/// An encoder and the session that its frames go to.
+struct Coding {
+    mailbox: Arc<EncoderMailbox>,
+    encoder: Box<dyn Encoder>,
+    clock: Clock,
+    coded_size: Size,
+    rate: Bitrate,
+    answered: AnsweredTargets,
+    change: Change,
+    /// The encoder counts from 0, even if the client has received frames before.
+    first: Option<FrameId>,
+}
+
+impl std::fmt::Debug for Coding {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Coding")
+            .field("size", &self.coded_size)
+            .field("rate", &self.rate)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Coding {
+    fn open(
+        mailbox: Arc<EncoderMailbox>,
+        encoders: &Encoders,
+        config: EncoderConfig,
+        clock: Clock,
+    ) -> Result<Self, CodecError> {
+        let encoder = encoders.open(mailbox.codec, config)?;
+        let (coded_size, rate) = (config.size, config.rate);
+        let (answered, change) = (AnsweredTargets::default(), Change::default());
+        Ok(Self { mailbox, encoder, clock, coded_size, rate, answered, change, first: None })
+    }
+
+    fn encode_all(mut self, work: &Receiver<Job>, give_back: &SyncSender<Picture>) -> Result<(), CodecError> {
+        for job in work {
+            let Some((picture, frame)) = self.encode(job)? else { return Ok(()) };
+            // Before the session has room for the frame.
+            let _ = give_back.try_send(picture);
+            if !self.mailbox.deliver(Delivery::Frame(frame)) {
+                return Ok(());
+            }
         }
-        if !mailbox.announce(job.size, job.views.len() as u8) {
-            return Ok(());
+        Ok(())
+    }
+
+    /// Encodes a picture. Returns its memory and the frame to deliver; none when the session is gone.
+    fn encode(&mut self, job: Job) -> Result<Option<(Picture, EncodedFrame<'static>)>, CodecError> {
+        let target = self.mailbox.target();
+        let first = *self.first.get_or_insert(job.id);
+        if job.picture.size != self.coded_size {
+            self.coded_size = job.picture.size;
+            self.encoder.set_size(self.coded_size)?;
         }
-        let EncoderTarget { rate: wanted, acknowledged, key, recover, .. } = answered.open(target.encoder);
-        if wanted != rate {
-            rate = wanted;
+        if !self.mailbox.announce(job.size, job.views.len() as u8) {
+            return Ok(None);
+        }
+        let EncoderTarget { rate: wanted, acknowledged, key, recover, .. } = self.answered.open(target.encoder);
+        if wanted != self.rate {
+            self.rate = wanted;
             // A rate that the library rejects is no reason to end a session that runs well at the previous one.
-            if let Err(error) = encoder.set_rate(rate) {
-                tracing::warn!(viewer = mailbox.viewer.0, %rate, %error, "the encoder keeps its rate; lower --max-rate");
+            if let Err(error) = self.encoder.set_rate(wanted) {
+                let viewer = self.mailbox.viewer.0;
+                tracing::warn!(viewer, rate = %wanted, %error, "the encoder keeps its rate; lower --max-rate");
             }
         }
         if let Some(frame) = acknowledged.and_then(|frame| frame.0.checked_sub(first.0)) {
-            encoder.on_decoded(FrameId(frame));
+            self.encoder.on_decoded(FrameId(frame));
         }
         let reference = match (key, recover) {
             (true, _) => Reference::Nothing,
             (false, true) => Reference::Acknowledged,
             (false, false) => Reference::Newest,
         };
-        let coded = encoder.encode(&job.picture, reference)?;
-        answered.on_coded(job.id, coded.is_key(), reference == Reference::Acknowledged);
+        let coded = self.encoder.encode(&job.picture, reference)?;
+        self.answered.on_coded(job.id, coded.is_key(), reference == Reference::Acknowledged);
         let header = FrameHeader {
             width: job.size.width,
             height: job.size.height,
@@ -193,23 +289,19 @@ fn encode_all(
             render_started_at: job.render_started_at,
             rendered_at: job.rendered_at,
             converted_at: job.converted_at,
-            encoded_at: clock.now(),
+            encoded_at: self.clock.now(),
             display_at: job.display_at,
             deadline: job.deadline,
             views: job.views,
         };
         // The marker changes with every frame but does not count as a change of the picture.
-        let frozen = change.on_picture(job.picture.view().top(job.size.height));
+        let frozen = self.change.on_picture(job.picture.view().top(job.size.height));
         let distortion = Distortion { coded: coded.distortion, frozen };
-        let _ = give_back.try_send(job.picture);
         let reference = coded.reference.map(|frame| FrameId(first.0 + frame.0));
         let bits = coded.bits.into();
         let frame = EncodedFrame { id: job.id, reference, header, bits, distortion, group_index: None };
-        if !mailbox.deliver(Delivery::Frame(frame)) {
-            return Ok(());
-        }
+        Ok(Some((job.picture, frame)))
     }
-    Ok(())
 }
 
 /// How long a frame stays useful after its rendering began: three frame intervals, but at least a tenth of a second, enough for a repair
@@ -223,7 +315,6 @@ mod tests {
     use nearlight_codec::{Coded, EncoderDescription, EncoderFactory};
     use nearlight_rate::Step;
     use nearlight_scene::Viewer;
-    use nearlight_units::Bitrate;
     use nearlight_wire::DisplayKind;
     use tokio::sync::mpsc;
 
@@ -266,6 +357,29 @@ mod tests {
         }
     }
 
+    fn free_picture(lane: &mut EncoderLane) -> Picture {
+        let Work::Beside { free, .. } = &lane.work else { panic!("it has a thread") };
+        free.recv().expect("the encoder runs")
+    }
+
+    /// Without a thread a frame is there when the call returns, and a session that is behind gets no picture encoded.
+    #[test]
+    fn a_lane_without_a_thread_never_waits_for_the_session() {
+        let (deliveries, mut delivered) = mpsc::channel(4);
+        let mailbox = mailbox(target(CONFIG.rate, true), deliveries);
+        let mut lane = EncoderLane::here(mailbox, CONFIG, Clock::start(), Encoders::new(Scribes)).expect("an encoder");
+        for id in 0..3 {
+            let picture = lane.poll_picture().expect("the session takes frames");
+            assert!(lane.encode(job(picture, FrameId(id))));
+        }
+        assert!(!lane.has_picture(), "a frame and its size would not fit");
+        assert!(matches!(delivered.try_recv(), Ok(Delivery::Frame(frame)) if frame.id == FrameId(0)));
+        let picture = lane.poll_picture().expect("there is room again");
+        drop(delivered);
+        assert!(!lane.encode(job(picture, FrameId(3))), "the session is gone");
+        assert!(!lane.has_picture());
+    }
+
     /// The session's loop is blocked, and so is the encoder, which has returned its picture. The next pictures wait for both, and the
     /// session keeps requesting the key frame that it has not seen.
     #[test]
@@ -276,7 +390,7 @@ mod tests {
         let mut next = FrameId(0);
         // One frame waits in the channel and one to enter it; every picture beyond them is returned only when the session resumes.
         for _ in 0..PICTURES + 2 {
-            let picture = lane.free.recv().expect("the encoder runs");
+            let picture = free_picture(&mut lane);
             assert!(lane.encode(job(picture, next)));
             next = next.next();
         }
@@ -346,7 +460,7 @@ mod tests {
         for (id, kbps) in (0..).zip([1_000, 8_000, 300, 301, 8_000]) {
             let rate = Bitrate::from_kbps(kbps);
             mailbox.set_target(target(rate, false));
-            let picture = lane.free.recv().expect("the encoder runs");
+            let picture = free_picture(&mut lane);
             assert!(lane.encode(job(picture, FrameId(id))));
             let Some(Delivery::Frame(frame)) = delivered.blocking_recv() else { panic!("no frame at {rate}") };
             assert_eq!(*frame.bits, rate.as_bps().to_be_bytes());

@@ -3,16 +3,19 @@
 //! Viewers with the same codec and kind of display form an audience. [`Simulcast`] decides which of them gets which layer; this module
 //! carries that out. A single viewer has an encoder of its own, with the latency marker below its pictures. Shared pictures carry no
 //! marker, so motion-to-photon latency cannot be measured while there are several viewers.
+//!
+//! With [`Where::Here`], whoever submits a picture does the studio's work for it and encodes it, in its own thread. The studio's thread then
+//! takes inputs and viewers only, and encodes where a viewer needs a picture again while none is submitted.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use nearlight_codec::{CodecKind, EncoderConfig, Encoders, Size};
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
-use nearlight_scene::{PushSource, SceneError, ViewerDisplay};
+use nearlight_scene::{PictureSink, Planes, PlanesContent, PushSource, SceneError, SubmittedPicture, ViewerDisplay};
 use nearlight_session::{
     CaptureDecision, CaptureFacts, FrameSkipper, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureNews,
     SharedStatistics, Simulcast, SkipReason, UNKNOWN_TO_DISPLAY, share_layers,
@@ -20,7 +23,7 @@ use nearlight_session::{
 use nearlight_units::{InputSeq, Time};
 use nearlight_wire::{DisplayKind, View, marker::Marker};
 
-use crate::encoding::{EncoderLane, EndingLane, Job, display_budget};
+use crate::encoding::{EncoderLane, EndingLane, Job, Where, display_budget};
 use crate::layer::{LayerEncoder, LayerJob, Recipient};
 use crate::mailbox::{Delivery, EncoderMailbox};
 use crate::metrics::{Metrics, SharedFigures};
@@ -30,6 +33,9 @@ use crate::studio::{Format, StudioOptions, hand_over, put_out, views_at};
 
 /// While no new picture arrives, how often to check whether a viewer still needs the current one.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long whoever submits a picture waits at most for its packets to leave. Guess: several times what a session's task takes to wake up;
+/// what the pacer holds back is not waited for.
+const LONGEST_SEND: Duration = Duration::from_millis(5);
 /// Inputs that wait for a picture that may show them. If a client sends more between two pictures, some are attributed to a later picture.
 const MOST_INPUTS: usize = 64;
 
@@ -127,12 +133,19 @@ struct Common {
     clock: Clock,
     encoders: Encoders,
     shared_encodes: bool,
+    place: Where,
 }
 
+/// The studio's thread.
 pub(crate) struct FanOut {
+    heard: Receiver<News>,
+    stage: Arc<Mutex<Stage>>,
+}
+
+/// What the studio's thread and a source that encodes in its own share.
+struct Stage {
     source: Box<dyn PushSource>,
     pictures: Arc<Pictures>,
-    heard: Receiver<News>,
     news: SyncSender<News>,
     sound: Option<Mixer>,
     metrics: Arc<Metrics>,
@@ -148,56 +161,150 @@ impl FanOut {
         mut source: Box<dyn PushSource>,
         options: StudioOptions,
     ) -> std::io::Result<(SyncSender<News>, Self)> {
-        let StudioOptions { format, clock, encoders, sound, shared_encodes, metrics, .. } = options;
+        let StudioOptions { format, clock, encoders, sound, shared_encodes, metrics, place, .. } = options;
         let (news, heard) = sync_channel(MOST_NEWS);
         let pictures = Arc::new(Pictures::new(clock, news.clone()));
-        source.start(Arc::<Pictures>::clone(&pictures))?;
-        let common = Common { format, clock, encoders, shared_encodes };
+        let here = Arc::new(HerePictures { pictures: Arc::clone(&pictures), stage: OnceLock::new() });
+        match place {
+            Where::Beside => source.start(Arc::<Pictures>::clone(&pictures))?,
+            Where::Here => source.start(Arc::<HerePictures>::clone(&here))?,
+        }
+        let common = Common { format, clock, encoders, shared_encodes, place };
         let (audiences, offered) = (Vec::new(), 0);
         let own = news.clone();
-        Ok((news, Self { source, pictures, heard, news: own, sound, metrics, common, audiences, offered }))
+        let stage = Stage { source, pictures, news: own, sound, metrics, common, audiences, offered };
+        let stage = Arc::new(Mutex::new(stage));
+        let _ = here.stage.set(Arc::downgrade(&stage));
+        Ok((news, Self { heard, stage }))
     }
 
-    pub(crate) fn run(mut self) -> Result<(), SceneError> {
+    pub(crate) fn run(self) -> Result<(), SceneError> {
+        let Self { heard, stage } = self;
         loop {
-            let nobody = self.audiences.is_empty();
-            self.pictures.set_watched(!nobody);
+            let nobody = lock(&stage).is_without_viewers();
             let first = if nobody {
-                self.source.set_watched(false);
-                let Ok(news) = self.heard.recv() else { return Ok(()) };
+                let Ok(news) = heard.recv() else { return Ok(()) };
                 Some(news)
             } else {
-                match self.heard.recv_timeout(LOOK) {
+                match heard.recv_timeout(LOOK) {
                     Ok(news) => Some(news),
                     Err(RecvTimeoutError::Timeout) => None,
                     Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
             };
-            for news in first.into_iter().chain(self.heard.try_iter().collect::<Vec<_>>()) {
+            let mut stage = lock(&stage);
+            for news in first.into_iter().chain(heard.try_iter().collect::<Vec<_>>()) {
                 match news {
-                    News::Viewer(mailbox) => self.take_in(mailbox),
+                    News::Viewer(mailbox) => stage.take_in(mailbox),
                     News::Input | News::Picture => {}
                     News::Failed(error) => {
-                        tracing::error!(%error, "the studio stopped");
-                        let watchers = self.audiences.iter().flat_map(|audience| &audience.watchers);
-                        for watcher in watchers {
-                            watcher.mailbox.deliver(Delivery::Failed(error.to_string()));
-                        }
+                        stage.fail(&error);
                         return Err(error);
                     }
                     News::Closed => return Ok(()),
                 }
             }
-            let now = self.common.clock.now();
-            self.take_inputs(now);
-            let watchers = self.audiences.iter().flat_map(|audience| &audience.watchers);
-            put_out(self.source.as_mut(), &watchers.map(|watcher| watcher.mailbox.as_ref()));
-            self.regroup(now);
-            self.offer(now);
-            if let (Some(sound), Some(cues)) = (&self.sound, self.source.poll_cues()) {
-                sound.on_cues(cues);
-            }
-            self.tell_metrics();
+            stage.round();
+        }
+    }
+}
+
+fn lock(stage: &Mutex<Stage>) -> MutexGuard<'_, Stage> {
+    // A thread that panicked has ended its session's encoder at worst.
+    stage.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where pictures go that are encoded in the thread that submits them.
+struct HerePictures {
+    pictures: Arc<Pictures>,
+    /// Gone when the studio has ended.
+    stage: OnceLock<Weak<Mutex<Stage>>>,
+}
+
+impl HerePictures {
+    fn encode(&self) {
+        if let Some(stage) = self.stage.get().and_then(Weak::upgrade) {
+            let mut stage = lock(&stage);
+            stage.round();
+            stage.wait_until_sent();
+            // What was done meanwhile is known before the next picture is drawn.
+            let now = stage.common.clock.now();
+            stage.take_inputs(now);
+        }
+    }
+}
+
+impl PictureSink for HerePictures {
+    fn now(&self) -> Time {
+        self.pictures.now()
+    }
+
+    fn submit(&self, picture: &SubmittedPicture<'_>) {
+        if self.pictures.keep(picture) {
+            self.encode();
+        }
+    }
+
+    fn lend(&self, size: (u16, u16)) -> Planes {
+        self.pictures.lend(size)
+    }
+
+    fn submit_planes(&self, planes: Planes, content: &PlanesContent<'_>) {
+        if self.pictures.keep_submitted(planes, content) {
+            self.encode();
+        }
+    }
+
+    fn put_back(&self, planes: Planes) {
+        self.pictures.put_back(planes);
+    }
+
+    fn on_output(&self) {
+        self.pictures.on_output();
+    }
+
+    fn on_failed(&self, error: SceneError) {
+        self.pictures.on_failed(error);
+    }
+}
+
+impl Stage {
+    /// Also tells the source.
+    fn is_without_viewers(&mut self) -> bool {
+        let nobody = self.audiences.is_empty();
+        self.pictures.set_watched(!nobody);
+        if nobody {
+            self.source.set_watched(false);
+        }
+        nobody
+    }
+
+    /// Everything that follows from new pictures, inputs and outputs.
+    fn round(&mut self) {
+        let now = self.common.clock.now();
+        self.take_inputs(now);
+        let watchers = self.audiences.iter().flat_map(|audience| &audience.watchers);
+        put_out(self.source.as_mut(), &watchers.map(|watcher| watcher.mailbox.as_ref()));
+        self.regroup(now);
+        self.offer(now);
+        if let (Some(sound), Some(cues)) = (&self.sound, self.source.poll_cues()) {
+            sound.on_cues(cues);
+        }
+        self.tell_metrics();
+    }
+
+    fn fail(&self, error: &SceneError) {
+        tracing::error!(%error, "the studio stopped");
+        for watcher in self.audiences.iter().flat_map(|audience| &audience.watchers) {
+            watcher.mailbox.deliver(Delivery::Failed(error.to_string()));
+        }
+    }
+
+    fn wait_until_sent(&self) {
+        let began = self.common.clock.now();
+        for watcher in self.audiences.iter().flat_map(|audience| &audience.watchers) {
+            let spent = (self.common.clock.now() - began).as_nanos().unsigned_abs();
+            watcher.mailbox.wait_until_sent(LONGEST_SEND.saturating_sub(Duration::from_nanos(spent)));
         }
     }
 
@@ -363,7 +470,11 @@ impl Audience {
         if slot.is_none() {
             let threads = EncoderConfig::usual_threads();
             let config = EncoderConfig { size, fps: common.format.fps, rate: frame.rate, threads };
-            match LayerEncoder::start(codec, config, common.clock, common.encoders.clone()) {
+            let encoder = match common.place {
+                Where::Beside => LayerEncoder::start(codec, config, common.clock, common.encoders.clone()),
+                Where::Here => Ok(LayerEncoder::here(codec, config, common.clock, &common.encoders)),
+            };
+            match encoder {
                 Ok(encoder) => *slot = Some(encoder),
                 Err(error) => {
                     for watcher in &mut self.watchers {
@@ -384,7 +495,7 @@ impl Audience {
         let recipients: Vec<Recipient> = recipients.collect();
         let (captured, rate, key) = (Arc::clone(captured), frame.rate, frame.key);
         let job = LayerJob { captured, size, eyes, rate, key, recipients };
-        if slot.as_ref().is_some_and(|encoder| !encoder.encode(job)) {
+        if slot.as_mut().is_some_and(|encoder| !encoder.encode(job)) {
             // It has informed its recipients; a new encoder begins with a key frame.
             *slot = None;
             for watcher in &self.watchers {
@@ -442,11 +553,18 @@ impl Watcher {
                 self.mailbox.begin_chain();
                 let threads = EncoderConfig::usual_threads();
                 let config = EncoderConfig { size, fps: common.format.fps, rate: target.encoder.rate, threads };
-                let lane = EncoderLane::start(Arc::clone(&self.mailbox), config, common.clock, common.encoders.clone());
+                let (mailbox, encoders) = (Arc::clone(&self.mailbox), common.encoders.clone());
+                let lane = match common.place {
+                    Where::Beside => EncoderLane::start(mailbox, config, common.clock, encoders)
+                        .map_err(|error| format!("no thread for the encoder: {error}")),
+                    Where::Here => {
+                        EncoderLane::here(mailbox, config, common.clock, encoders).map_err(|error| error.to_string())
+                    }
+                };
                 match lane {
                     Ok(lane) => self.coding = Coding::Own { lane, skipper: FrameSkipper::default(), newest: 0 },
                     Err(error) => {
-                        self.mailbox.deliver(Delivery::Failed(format!("no thread for the encoder: {error}")));
+                        self.mailbox.deliver(Delivery::Failed(error));
                         self.left = true;
                         return false;
                     }

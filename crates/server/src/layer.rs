@@ -1,12 +1,12 @@
-//! One encoder on its own thread for all viewers who receive the same frames.
+//! One encoder for all viewers who receive the same frames, on its own thread or in the thread that hands pictures over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use nearlight_codec::quality::Change;
-use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Encoders, Picture, Reference, Size};
+use nearlight_codec::{CodecError, CodecKind, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
 use nearlight_net::Clock;
 use nearlight_session::Distortion;
 use nearlight_units::{Bitrate, InputSeq, Span, Time};
@@ -43,11 +43,18 @@ pub(crate) struct LayerJob {
     pub(crate) recipients: Vec<Recipient>,
 }
 
-/// The studio's end of a layer's encoder thread, which ends when this is dropped.
+/// The studio's end of a layer's encoder; its thread ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct LayerEncoder {
-    jobs: Sender<LayerJob>,
-    in_work: Arc<AtomicUsize>,
+pub(crate) struct LayerEncoder(Work);
+
+#[derive(Debug)]
+enum Work {
+    Beside {
+        jobs: Sender<LayerJob>,
+        in_work: Arc<AtomicUsize>,
+    },
+    /// None once it has failed.
+    Here(Option<Box<Coding>>),
 }
 
 impl LayerEncoder {
@@ -59,62 +66,94 @@ impl LayerEncoder {
     ) -> std::io::Result<Self> {
         let (jobs, work) = channel();
         let in_work = Arc::new(AtomicUsize::new(0));
-        let coding = Coding { codec, config, clock, in_work: Arc::clone(&in_work) };
-        thread::Builder::new().name("encode-layer".into()).spawn(move || coding.run(&encoders, &work))?;
-        Ok(Self { jobs, in_work })
+        let counted = Arc::clone(&in_work);
+        thread::Builder::new().name("encode-layer".into()).spawn(move || {
+            let mut coding = Coding::open(&encoders, codec, config, clock);
+            for job in work {
+                let coded = coding.code(&job);
+                counted.fetch_sub(1, Ordering::Relaxed);
+                if !coded {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self(Work::Beside { jobs, in_work }))
+    }
+
+    /// The same without a thread: [`LayerEncoder::encode`] returns when the frames were delivered.
+    pub(crate) fn here(codec: CodecKind, config: EncoderConfig, clock: Clock, encoders: &Encoders) -> Self {
+        Self(Work::Here(Some(Box::new(Coding::open(encoders, codec, config, clock)))))
     }
 
     /// It has no room for another picture.
     pub(crate) fn is_busy(&self) -> bool {
-        self.in_work.load(Ordering::Relaxed) >= MOST_JOBS
+        match &self.0 {
+            Work::Beside { in_work, .. } => in_work.load(Ordering::Relaxed) >= MOST_JOBS,
+            Work::Here(_) => false,
+        }
     }
 
     /// False if the encoder has failed; the recipients have been informed.
-    pub(crate) fn encode(&self, job: LayerJob) -> bool {
-        self.in_work.fetch_add(1, Ordering::Relaxed);
-        self.jobs.send(job).is_ok()
+    pub(crate) fn encode(&mut self, job: LayerJob) -> bool {
+        match &mut self.0 {
+            Work::Beside { jobs, in_work } => {
+                in_work.fetch_add(1, Ordering::Relaxed);
+                jobs.send(job).is_ok()
+            }
+            Work::Here(coding) => {
+                if !coding.as_mut().is_some_and(|coding| coding.code(&job)) {
+                    *coding = None;
+                }
+                coding.is_some()
+            }
+        }
     }
 }
 
 struct Coding {
     codec: CodecKind,
+    /// Or why there is none.
+    encoder: Result<Box<dyn Encoder>, String>,
     config: EncoderConfig,
     clock: Clock,
-    in_work: Arc<AtomicUsize>,
+    change: Change,
+    fitted: Picture,
+}
+
+impl std::fmt::Debug for Coding {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Coding").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Coding {
-    fn run(mut self, encoders: &Encoders, work: &Receiver<LayerJob>) {
-        let mut opened = encoders.open(self.codec, self.config);
-        let mut change = Change::default();
-        let mut fitted = Picture::new(self.config.size);
-        for job in work {
-            let coded = match &mut opened {
-                Ok(encoder) => self.code(encoder.as_mut(), (&mut fitted, &mut change), &job),
-                Err(error) => Err(CodecError::Library {
-                    codec: self.codec.name(),
-                    call: "opening an encoder",
-                    reason: error.to_string(),
-                }),
-            };
-            self.in_work.fetch_sub(1, Ordering::Relaxed);
-            if let Err(error) = coded {
-                tracing::error!(%error, "the encoder of several clients failed");
-                for recipient in &job.recipients {
-                    recipient.mailbox.deliver(Delivery::Failed(error.to_string()));
-                }
-                return;
-            }
-        }
+    fn open(encoders: &Encoders, codec: CodecKind, config: EncoderConfig, clock: Clock) -> Self {
+        let encoder = encoders.open(codec, config).map_err(|error| error.to_string());
+        Self { codec, encoder, config, clock, change: Change::default(), fitted: Picture::new(config.size) }
     }
 
-    fn code(
-        &mut self,
-        encoder: &mut dyn nearlight_codec::Encoder,
-        (fitted, change): (&mut Picture, &mut Change),
-        job: &LayerJob,
-    ) -> Result<(), CodecError> {
+    /// False if the encoder has failed; the recipients have been informed.
+    fn code(&mut self, job: &LayerJob) -> bool {
+        let coded = self.encode(job);
+        if let Err(error) = &coded {
+            tracing::error!(%error, "the encoder of several clients failed");
+            for recipient in &job.recipients {
+                recipient.mailbox.deliver(Delivery::Failed(error.to_string()));
+            }
+        }
+        coded.is_ok()
+    }
+
+    fn encode(&mut self, job: &LayerJob) -> Result<(), CodecError> {
         let LayerJob { captured, size, eyes, rate, key, .. } = job;
+        let Self { codec, encoder, fitted, change, .. } = self;
+        let encoder = match encoder {
+            Ok(encoder) => encoder,
+            Err(reason) => {
+                let call = "opening an encoder";
+                return Err(CodecError::Library { codec: codec.name(), call, reason: reason.clone() });
+            }
+        };
         if *size != self.config.size {
             encoder.set_size(*size)?;
             self.config.size = *size;

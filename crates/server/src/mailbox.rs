@@ -4,15 +4,16 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use nearlight_codec::{CodecKind, Size};
+use nearlight_codec::{CodecError, CodecKind, Size};
 use nearlight_rate::Step;
 use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Viewer};
 use nearlight_session::{Distortion, EncodedFrame, EncoderTarget, ReceivedInput, SkipReason, SoundPacket};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
 use nearlight_wire::{DisplayKind, FrameHeader, InputEvent, MAX_RELIABLE_MESSAGE_BYTES, Pose};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 use crate::fan_out::News;
 
@@ -107,6 +108,25 @@ pub(crate) struct SharedFrame<'a> {
     pub(crate) distortion: Distortion,
 }
 
+/// How many frames the session was given, and how many of them it has handed to its transport.
+#[derive(Debug, Default)]
+struct Passage {
+    frames: Mutex<Frames>,
+    passed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Frames {
+    given: u64,
+    sent: u64,
+}
+
+impl Passage {
+    fn frames(&self) -> MutexGuard<'_, Frames> {
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What one client's session and the studio share.
 #[derive(Debug)]
 pub(crate) struct EncoderMailbox {
@@ -121,6 +141,7 @@ pub(crate) struct EncoderMailbox {
     sounds: Option<mpsc::Sender<SoundPacket>>,
     outputs: mpsc::Sender<Output>,
     overrun: AtomicBool,
+    passage: Passage,
     /// Notifies the studio at once of an input or a message.
     news: OnceLock<std::sync::mpsc::SyncSender<News>>,
 }
@@ -155,6 +176,7 @@ impl EncoderMailbox {
             sounds: None,
             outputs,
             overrun: AtomicBool::new(false),
+            passage: Passage::default(),
             news: OnceLock::new(),
         }
     }
@@ -291,7 +313,45 @@ impl EncoderMailbox {
         {
             self.shared().key_frame = Some(frame.id);
         }
-        self.deliveries.blocking_send(delivery).is_ok()
+        if matches!(delivery, Delivery::Frame(_)) {
+            self.on_given();
+        }
+        match self.deliveries.try_send(delivery) {
+            Ok(()) => true,
+            // Waits: in a thread of the encoder's own, which has nothing else to do.
+            Err(TrySendError::Full(delivery)) => self.deliveries.blocking_send(delivery).is_ok(),
+            Err(TrySendError::Closed(_)) => false,
+        }
+    }
+
+    /// No more frames come.
+    pub(crate) fn on_encoder_failed(&self, error: &CodecError) {
+        tracing::error!(viewer = self.viewer.0, %error, "the encoder failed");
+        self.deliver(Delivery::Failed(error.to_string()));
+    }
+
+    /// Whether a frame, and the size before it, can be delivered without waiting.
+    pub(crate) fn has_room(&self) -> bool {
+        self.deliveries.capacity() >= 2
+    }
+
+    /// A frame is about to be delivered.
+    fn on_given(&self) {
+        self.passage.frames().given += 1;
+    }
+
+    /// The session has passed as many frames as the pacer allows to its transport, and has none left to take.
+    pub(crate) fn on_frames_sent(&self, count: u64) {
+        let mut frames = self.passage.frames();
+        frames.sent += count;
+        drop(frames);
+        self.passage.passed.notify_all();
+    }
+
+    /// Waits until the session has taken every frame and handed what may leave at once to its transport, at most so long.
+    pub(crate) fn wait_until_sent(&self, limit: Duration) {
+        let waiting = |frames: &mut Frames| frames.sent < frames.given && !self.has_left();
+        drop(self.passage.passed.wait_timeout_while(self.passage.frames(), limit, waiting));
     }
 
     /// The session has requested a key frame, and none has been delivered since.
@@ -333,6 +393,9 @@ impl EncoderMailbox {
             shared.stream = Some(stream);
         }
         let delivered = accepted && self.deliveries.try_send(Delivery::Frame(coded)).is_ok();
+        if delivered {
+            self.on_given();
+        }
         (shared.chain.is_whole, shared.chain.is_broken) = (delivered, !delivered);
         if delivered {
             shared.next_frame = id.next();

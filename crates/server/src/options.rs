@@ -74,6 +74,9 @@ pub struct ServeOptions {
     pub datagram: Option<u16>,
     /// Where encoders come from.
     pub encoders: Encoders,
+    /// A source that paces itself encodes in its own thread: submitting a picture returns once the picture's packets have left, as far as the
+    /// pacer lets them.
+    pub synchronous: bool,
     /// Clients that request sound receive it.
     pub sound: bool,
     /// Clipboard text is exchanged between the application and users who allow it too.
@@ -119,6 +122,7 @@ impl ServeOptions {
             shared_encodes: true,
             datagram: None,
             encoders: Encoders::default(),
+            synchronous: false,
             sound: true,
             clipboard: false,
             max_clients: 8,

@@ -91,6 +91,61 @@ impl Pictures {
         self.watched.store(watched, Ordering::Relaxed);
     }
 
+    /// Keeps a picture as the newest one. False if it is none, or nobody watches.
+    pub(crate) fn keep(&self, picture: &SubmittedPicture<'_>) -> bool {
+        let is_news = picture.damage != Damage::Areas(&[]);
+        if !is_news || !self.watched.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut converted = picture_of(self.lend((picture.pixels.width, picture.pixels.height)));
+        if let Err(error) = convert::to_picture(for_codec(picture.pixels), &mut converted) {
+            self.on_failed(SceneError::Adapter(format!("its picture cannot be converted: {error}")));
+            return false;
+        }
+        let SubmittedPicture { captured_at, views, .. } = *picture;
+        let content = PlanesContent { captured_at, views, side_by_side: views.len() == 2 };
+        self.keep_submitted(planes_of(converted), &content)
+    }
+
+    /// The same for planes.
+    pub(crate) fn keep_submitted(&self, planes: Planes, content: &PlanesContent<'_>) -> bool {
+        let PlanesContent { captured_at, views, side_by_side } = *content;
+        let picture = picture_of(planes);
+        if let Err(error) = picture.view().check() {
+            self.on_failed(SceneError::Adapter(format!("its planes cannot be coded: {error}")));
+            return false;
+        }
+        let mut kept = self.kept();
+        // Another thread may have been faster with a newer one.
+        let is_older = kept.newest.as_ref().is_some_and(|newest| newest.captured_at > captured_at);
+        if is_older || !self.watched.load(Ordering::Relaxed) {
+            kept.keep_planes(planes_of(picture));
+            return false;
+        }
+        let mut shared = kept.free(|_| true).unwrap_or_else(|| Arc::new(SharedPicture::new()));
+        kept.submitted += 1;
+        let number = kept.submitted;
+        if let Some(shared) = Arc::get_mut(&mut shared) {
+            let old = std::mem::replace(&mut shared.picture, picture);
+            kept.keep_planes(planes_of(old));
+            shared.views.clear();
+            shared.views.extend_from_slice(views);
+            (shared.captured_at, shared.converted_at) = (captured_at, self.clock.now());
+            (shared.side_by_side, shared.number) = (side_by_side, number);
+        }
+        let replaced = kept.newest.replace(shared);
+        kept.keep(replaced);
+        true
+    }
+
+    /// Notifies the studio of a picture.
+    fn tell(&self) {
+        if !self.news_pending.swap(true, Ordering::SeqCst) {
+            // A studio whose queue is full looks for pictures at once anyway.
+            let _ = self.news.try_send(News::Picture);
+        }
+    }
+
     pub(crate) fn newest(&self) -> Option<Arc<SharedPicture>> {
         // Cleared before it looks: pictures from now on trigger a new notification.
         self.news_pending.store(false, Ordering::SeqCst);
@@ -134,17 +189,9 @@ impl PictureSink for Pictures {
     }
 
     fn submit(&self, picture: &SubmittedPicture<'_>) {
-        let is_news = picture.damage != Damage::Areas(&[]);
-        if !is_news || !self.watched.load(Ordering::Relaxed) {
-            return;
+        if self.keep(picture) {
+            self.tell();
         }
-        let mut converted = picture_of(self.lend((picture.pixels.width, picture.pixels.height)));
-        if let Err(error) = convert::to_picture(for_codec(picture.pixels), &mut converted) {
-            return self.on_failed(SceneError::Adapter(format!("its picture cannot be converted: {error}")));
-        }
-        let SubmittedPicture { captured_at, views, .. } = *picture;
-        let content = PlanesContent { captured_at, views, side_by_side: views.len() == 2 };
-        self.submit_planes(planes_of(converted), &content);
     }
 
     fn lend(&self, (width, height): (u16, u16)) -> Planes {
@@ -163,34 +210,8 @@ impl PictureSink for Pictures {
     }
 
     fn submit_planes(&self, planes: Planes, content: &PlanesContent<'_>) {
-        let PlanesContent { captured_at, views, side_by_side } = *content;
-        let picture = picture_of(planes);
-        if let Err(error) = picture.view().check() {
-            return self.on_failed(SceneError::Adapter(format!("its planes cannot be coded: {error}")));
-        }
-        let mut kept = self.kept();
-        // Another thread may have been faster with a newer one.
-        let is_older = kept.newest.as_ref().is_some_and(|newest| newest.captured_at > captured_at);
-        if is_older || !self.watched.load(Ordering::Relaxed) {
-            return kept.keep_planes(planes_of(picture));
-        }
-        let mut shared = kept.free(|_| true).unwrap_or_else(|| Arc::new(SharedPicture::new()));
-        kept.submitted += 1;
-        let number = kept.submitted;
-        if let Some(shared) = Arc::get_mut(&mut shared) {
-            let old = std::mem::replace(&mut shared.picture, picture);
-            kept.keep_planes(planes_of(old));
-            shared.views.clear();
-            shared.views.extend_from_slice(views);
-            (shared.captured_at, shared.converted_at) = (captured_at, self.clock.now());
-            (shared.side_by_side, shared.number) = (side_by_side, number);
-        }
-        let replaced = kept.newest.replace(shared);
-        kept.keep(replaced);
-        drop(kept);
-        if !self.news_pending.swap(true, Ordering::SeqCst) {
-            // A studio whose queue is full looks for pictures at once anyway.
-            let _ = self.news.try_send(News::Picture);
+        if self.keep_submitted(planes, content) {
+            self.tell();
         }
     }
 

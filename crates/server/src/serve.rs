@@ -26,6 +26,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::admission::Admission;
 use crate::bad_paths::BadPaths;
+use crate::encoding::Where;
 use crate::hosts::Hosts;
 use crate::http::Site;
 use crate::journal::{Journal, JournalThread};
@@ -247,12 +248,12 @@ impl BoundServer {
             }
             None => (None, None),
         };
-        let (adapter, cues) = match &mut source {
-            Opened::OnDemand(source) => (source.describe(), source.poll_cues()),
-            Opened::SelfPaced(source) => (source.describe(), source.poll_cues()),
+        let (adapter, cues, feed) = match &mut source {
+            Opened::OnDemand(source) => (source.describe(), source.poll_cues(), None),
+            Opened::SelfPaced(source) => (source.describe(), source.poll_cues(), source.sound()),
         };
-        let heard = options.sound && cues.is_some();
-        let sound = heard.then(|| Mixer::start(clock)).transpose().map_err(ServerError::Thread)?;
+        let heard = options.sound && (cues.is_some() || feed.is_some());
+        let sound = heard.then(|| Mixer::start(clock, feed)).transpose().map_err(ServerError::Thread)?;
         let encoders = options.encoders.clone();
         let captures = if options.fitted_captures { Captures::Fitted } else { Captures::Even };
         let metrics = Arc::new(Metrics::new());
@@ -263,6 +264,7 @@ impl BoundServer {
             sound: sound.clone(),
             captures,
             shared_encodes,
+            place: if options.synchronous { Where::Here } else { Where::Beside },
             metrics: Arc::clone(&metrics),
         };
         let studio = Studio::start(source, studio).map_err(ServerError::Thread)?;

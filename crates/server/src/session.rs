@@ -36,6 +36,8 @@ pub(crate) struct SessionTask<C> {
     common: Option<SessionCommon>,
     /// The server's proof that it knows the token, for its welcome.
     proof: Option<Bytes32>,
+    /// Frames that were taken and not passed to the transport yet.
+    taken: u64,
     greeted: bool,
     connected: bool,
     began: Time,
@@ -65,7 +67,7 @@ impl<C: Carrier> SessionTask<C> {
         common: Option<SessionCommon>,
     ) -> Self {
         let began = state.clock.now();
-        Self { state, number, permit, carrier, common, proof: None, greeted: false, connected: false, began }
+        Self { state, number, permit, carrier, common, proof: None, taken: 0, greeted: false, connected: false, began }
     }
 
     /// The welcome shows that the server knows the token.
@@ -139,6 +141,10 @@ impl<C: Carrier> SessionTask<C> {
         }
         self.carrier.transmit(now);
         if let Some(common) = &self.common {
+            let sent = std::mem::take(&mut self.taken);
+            if sent > 0 {
+                common.on_frames_sent(sent);
+            }
             if common.is_overrun() {
                 return Err("the client does not take the application's messages".into());
             }
@@ -226,7 +232,10 @@ impl<C: Carrier> SessionTask<C> {
 
     fn on_made(&mut self, now: Time, made: Made) -> Result<(), String> {
         match made {
-            Made::Picture(Some(Delivery::Frame(frame))) => self.carrier.on_frame(now, frame),
+            Made::Picture(Some(Delivery::Frame(frame))) => {
+                self.taken += 1;
+                self.carrier.on_frame(now, frame);
+            }
             Made::Picture(Some(Delivery::Size(size, views))) => {
                 let stream = self.common.as_mut().map(|common| common.resized(size, views));
                 return stream.map_or(Ok(()), |stream| self.carrier.send(now, ServerMessage::Stream(stream)));

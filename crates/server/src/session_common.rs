@@ -147,6 +147,11 @@ impl SessionCommon {
         self.mailbox.post(post).then_some(()).ok_or_else(reason)
     }
 
+    /// So many frames were passed to the transport, as far as the pacer allows.
+    pub(crate) fn on_frames_sent(&self, count: u64) {
+        self.mailbox.on_frames_sent(count);
+    }
+
     /// The session had no room for a message of the application that must not be lost.
     pub(crate) fn is_overrun(&self) -> bool {
         self.mailbox.is_overrun()

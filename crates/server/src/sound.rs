@@ -1,16 +1,18 @@
 //! One thread that renders the world's sound for every listener: ten milliseconds at a time, on the server's clock.
 //!
 //! The studio, whose pictures take longer than that, passes on the world's sounds ([`Cues`]) after each step of the world. A strike is
-//! heard from the next block on; a hum moves gradually from its previous place.
+//! heard from the next block on; a hum moves gradually from its previous place. The sound of a program that submits its own ([`Feed`]) is the
+//! same for all listeners.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use nearlight_net::Clock;
 use nearlight_session::SoundPacket;
-use nearlight_sound::{Cues, Ears, OpusError, Room, SoundEncoder};
+use nearlight_sound::{Cues, Ears, Feed, OpusError, Room, SoundBlock, SoundEncoder};
 use nearlight_units::{BlockId, Span, Time};
 use nearlight_wire::BLOCK;
 
@@ -32,9 +34,11 @@ pub(crate) struct Mixer {
 }
 
 impl Mixer {
-    pub(crate) fn start(clock: Clock) -> std::io::Result<Self> {
+    /// With the sound of the world, or of a program that submits its own.
+    pub(crate) fn start(clock: Clock, feed: Option<Arc<Mutex<Feed>>>) -> std::io::Result<Self> {
         let (news, arrivals) = channel();
-        let stage = Stage { clock, room: Room::default(), listeners: Vec::new() };
+        let origin = feed.map_or_else(|| Origin::World(Box::default()), Origin::Program);
+        let stage = Stage { clock, origin, listeners: Vec::new() };
         thread::Builder::new().name("sound".into()).spawn(move || stage.run(&arrivals))?;
         Ok(Self { news })
     }
@@ -51,6 +55,52 @@ impl Mixer {
     }
 }
 
+/// Where sound comes from.
+enum Origin {
+    World(Box<Room>),
+    Program(Arc<Mutex<Feed>>),
+}
+
+/// A block for all listeners.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one at a time, on the stack: a box would be an allocation for each block"
+)]
+enum Made<'a> {
+    /// Each hears it from its own place.
+    Room(&'a Room),
+    /// The same for all, and how long it has waited.
+    Block(SoundBlock, Span),
+}
+
+impl Origin {
+    fn advance(&mut self) -> Made<'_> {
+        match self {
+            Self::World(room) => {
+                room.advance();
+                Made::Room(room)
+            }
+            Self::Program(feed) => {
+                let (block, delay) = feed.lock().unwrap_or_else(PoisonError::into_inner).next_block();
+                Made::Block(block, delay)
+            }
+        }
+    }
+
+    fn on_cues(&mut self, cues: &Cues) {
+        if let Self::World(room) = self {
+            room.on_cues(cues);
+        }
+    }
+
+    /// The first listener comes, and wants nothing that was submitted for nobody.
+    fn on_first_listener(&self) {
+        if let Self::Program(feed) = self {
+            feed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+}
+
 struct Listener {
     mailbox: Arc<EncoderMailbox>,
     ears: Ears,
@@ -63,18 +113,22 @@ impl Listener {
         Ok(Self { mailbox, ears: Ears::default(), encoder })
     }
 
-    /// Encodes the room's newest block as this listener hears it.
-    fn hear(&mut self, room: &Room, block: BlockId, begin: Time) -> Result<(), OpusError> {
+    /// Encodes the newest block as this listener hears it.
+    fn hear(&mut self, made: &Made<'_>, block: BlockId, begin: Time) -> Result<(), OpusError> {
         self.encoder.set_rate(self.mailbox.target().sound)?;
-        let bytes = self.encoder.encode(&self.ears.hear(room, &self.mailbox.head()))?;
-        self.mailbox.deliver_sound(SoundPacket { block, made_at: begin - self.encoder.look_ahead(), bytes });
+        let (heard, waited) = match made {
+            Made::Room(room) => (self.ears.hear(room, &self.mailbox.head()), Span::ZERO),
+            Made::Block(block, waited) => (*block, *waited),
+        };
+        let bytes = self.encoder.encode(&heard)?;
+        self.mailbox.deliver_sound(SoundPacket { block, made_at: begin - waited - self.encoder.look_ahead(), bytes });
         Ok(())
     }
 }
 
 struct Stage {
     clock: Clock,
-    room: Room,
+    origin: Origin,
     listeners: Vec<Listener>,
 }
 
@@ -110,22 +164,26 @@ impl Stage {
         match news {
             // Strikes that occurred without listeners are not heard later.
             News::Cues(_) if self.listeners.is_empty() => {}
-            News::Cues(cues) => self.room.on_cues(&cues),
+            News::Cues(cues) => self.origin.on_cues(&cues),
             News::EncoderMailbox(mailbox) => match Listener::new(mailbox) {
-                Ok(listener) => self.listeners.push(listener),
+                Ok(listener) => {
+                    if self.listeners.is_empty() {
+                        self.origin.on_first_listener();
+                    }
+                    self.listeners.push(listener);
+                }
                 Err(error) => tracing::error!(%error, "a client stays without sound"),
             },
         }
     }
 
     fn make(&mut self, block: BlockId, begin: Time) {
-        self.room.advance();
-        let room = &self.room;
+        let made = self.origin.advance();
         self.listeners.retain_mut(|listener| {
             if listener.mailbox.has_left() {
                 return false;
             }
-            let heard = listener.hear(room, block, begin);
+            let heard = listener.hear(&made, block, begin);
             if let Err(error) = &heard {
                 tracing::error!(viewer = listener.mailbox.viewer.0, %error, "a client's sound ends");
             }

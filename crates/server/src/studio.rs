@@ -20,7 +20,7 @@ use nearlight_session::{
 use nearlight_units::{InputSeq, Span, Time};
 use nearlight_wire::{DisplayKind, Fov, InputSample, Pose, View, marker::Marker};
 
-use crate::encoding::{EncoderLane, Job, display_budget};
+use crate::encoding::{EncoderLane, Job, Where, display_budget};
 use crate::fan_out::{FanOut, News};
 use crate::mailbox::{Delivery, EncoderMailbox, Post};
 use crate::metrics::Metrics;
@@ -82,6 +82,8 @@ pub(crate) struct StudioOptions {
     pub(crate) captures: Captures,
     /// Viewers who receive the same pictures share encoders.
     pub(crate) shared_encodes: bool,
+    /// Where pictures of a source that paces itself are encoded.
+    pub(crate) place: Where,
     pub(crate) metrics: Arc<Metrics>,
 }
 

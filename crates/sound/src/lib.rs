@@ -2,11 +2,14 @@
 //!
 //! Nothing here reads a clock: every call of [`Room::advance`] makes the next ten milliseconds, and the same calls make the same samples. A
 //! world reports what hums and what was struck ([`Cues`]), [`Room`] synthesises each source's sound once for all listeners, [`Ears`]
-//! spatialise it for one of them, [`SoundEncoder`] encodes what they hear.
+//! spatialise it for one of them, [`SoundEncoder`] encodes what they hear. A program that makes its sound itself submits it to a [`Feed`],
+//! in portions that a [`Converter`] has brought to the encoder's rate.
 
 #![forbid(unsafe_code)]
 
+mod convert;
 mod ears;
+mod feed;
 mod opus;
 mod room;
 #[cfg(test)]
@@ -17,7 +20,9 @@ use glam::Vec3;
 use nearlight_units::Span;
 use nearlight_wire::{BLOCK, SOUND_RATE};
 
+pub use convert::{Converter, MOST_FRAMES, Portion, PortionError, SAMPLE_RATES, Samples};
 pub use ears::Ears;
+pub use feed::Feed;
 pub use opus::{OpusError, SoundDecoder, SoundEncoder, version};
 pub use room::Room;
 

@@ -136,6 +136,7 @@ impl Server {
             sound: None,
             captures: Captures::Fitted,
             shared_encodes: true,
+            place: crate::encoding::Where::Beside,
             metrics: Arc::clone(&metrics),
         };
         let studio = Studio::start(source, options);
