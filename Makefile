@@ -1,6 +1,7 @@
 # make run     installs what is missing, builds, serves and prints the link          (ARGS="--port 9000" passes options on)
 # make test    installs what the tests need and runs every test
 # make bench   measures: codecs, controllers, sessions and the whole path
+# make kernel  builds what `nearlight kernel` needs: congestion control in the Linux kernel
 # make check   formatting, lints and the page's types
 # make types   writes the page's declarations and the C header anew from the Rust types
 # make install-library   builds and installs libnearlight for C programs                 (PREFIX=/usr/local)
@@ -15,7 +16,7 @@ PAGE_SOURCES := $(shell find Cargo.toml Cargo.lock rust-toolchain.toml web/src w
 SECONDS_EACH ?= 60
 PREFIX ?= /usr/local
 
-.PHONY: run test bench check types fuzz build install-library python setup-run setup-python setup-test clean
+.PHONY: run test bench check types fuzz build kernel install-library python setup-run setup-kernel setup-python setup-test clean
 
 run: setup-run build
 	exec $(NEARLIGHT) serve $(ARGS)
@@ -26,6 +27,9 @@ setup-run:
 setup-python:
 	@scripts/setup.sh python
 
+setup-kernel:
+	@scripts/setup.sh kernel
+
 setup-test:
 	@scripts/setup.sh test
 
@@ -35,9 +39,13 @@ $(PAGE): $(PAGE_SOURCES)
 build: $(PAGE)
 	cargo build --release -p nearlight-cli
 
-check: setup-run $(PAGE)
+kernel: setup-kernel
+	cargo build --release -p nearlight-kernel --features bpf
+
+check: setup-kernel $(PAGE)
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
+	cargo clippy --release -p nearlight-kernel --features bpf --all-targets -- -D warnings
 	cd web && npm run --silent check
 
 # The tests build the command themselves, with what their own dependencies need: building it first would be done twice.

@@ -2,8 +2,9 @@
 # Installs what a bare Debian 12 or Ubuntu 24.04 lacks, and nothing else. Safe to run again: what is there is left alone.
 #
 #   scripts/setup.sh run    what building and serving need
-#   scripts/setup.sh python that, and what building the Python package needs
-#   scripts/setup.sh test   both, and what the tests need (two browsers, a virtual screen, ffmpeg, aiortc, tcpdump)
+#   scripts/setup.sh kernel that, and what compiles the programs of `nearlight kernel`
+#   scripts/setup.sh python what `run` installs, and what building the Python package needs
+#   scripts/setup.sh test   all of these, and what the tests need (two browsers, a virtual screen, ffmpeg, aiortc, tcpdump)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-run}
@@ -19,10 +20,12 @@ packages=(ca-certificates cmake curl g++ make nasm pkg-config libudev-dev libvpx
   # libudev-dev: the native viewer finds gamepads with libudev.
   # What the native viewer opens its window with.
   libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0)
+# clang compiles the programs that the kernel runs; the library that loads them reads them with libelf and zlib.
+case $purpose in kernel | test) packages+=(clang libelf-dev zlib1g-dev) ;; esac
 # aiortc is a WebRTC implementation that shares nothing with ours: a test has it play what we send. tcpdump captures what we send.
 # webkit2gtk-driver brings WebKit's browser, in which the page has nothing but a WebSocket.
 # Python's packages are built and tested in environments of their own, with the distribution's NumPy.
-[ "$purpose" = run ] || packages+=(python3-venv)
+case $purpose in python | test) packages+=(python3-venv) ;; esac
 # bubblewrap, xterm: programs whose windows are served, in their sandbox. Serving programs takes xvfb and bubblewrap as well; whoever
 # does not needs neither.
 [ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump webkit2gtk-driver bubblewrap xterm)

@@ -9,6 +9,9 @@ step() { printf '\n== %s\n' "$*"; }
 step "every crate, and the command end to end"
 cargo test --release --workspace --exclude nearlight-xtask
 
+step "congestion control in the kernel"
+cargo test --release -p nearlight-kernel --features bpf
+
 step "the Python package, installed from its wheel"
 scripts/python.sh test
 

@@ -5,6 +5,7 @@
 mod analyze;
 mod announcement;
 mod doctor;
+mod kernel;
 mod lab;
 mod link;
 mod log;
@@ -45,6 +46,8 @@ enum Command {
     Wifi(Box<wifi::WifiArguments>),
     /// Analyse a packet capture of a stream: contents, frame timing, effects of the network
     Analyze(analyze::AnalyzeArguments),
+    /// Load Hera's congestion control into the kernel, for any TCP connection of this machine (Linux, root)
+    Kernel(kernel::KernelArguments),
     /// Check what this machine can do, and what to install or change
     Doctor(doctor::DoctorArguments),
     /// What a served program runs under
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Lab(lab) => lab::run(&lab),
         Command::Wifi(wifi) => wifi::run(&wifi),
         Command::Analyze(analyze) => analyze::run(&analyze),
+        Command::Kernel(kernel) => kernel::run(kernel),
         Command::Doctor(doctor) => doctor::run(&doctor),
         #[cfg(target_os = "linux")]
         Command::ProgramSupervisor => Ok(program::supervise()),
