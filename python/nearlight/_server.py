@@ -59,6 +59,9 @@ class ServeOptions(TypedDict, total=False):
     stereo: bool
     #: Texts of the clipboard pass between the program and users who allow it as well.
     clipboard: bool
+    #: ``submit`` encodes in the thread that calls it and returns once the packets have left as far as the pacer lets them, at most 5 ms later.
+    #: Without it pictures are encoded beside the program's own work.
+    synchronous: bool
     #: Most viewers at the same time.
     max_clients: int
     #: Writes what happens to this file, one JSON object a line.
@@ -125,7 +128,8 @@ class Server:
         size: tuple[int, int] | None = None,
         stride: int | None = None,
     ) -> None:
-        """Takes a finished picture: converts it once, while other Python threads run, and returns while it is encoded beside.
+        """Takes a finished picture: converts it once, while other Python threads run, and returns while it is encoded beside,
+        unless the server is ``synchronous``.
 
         ``picture`` is an array (height, width, 3 or 4) of bytes, NumPy's or any other with a buffer; ``order`` names its colours (``rgb`` or ``rgba``
         unless you say otherwise; ``bgr`` is OpenCV's). Views such as ``array[::-1]``, ``array[..., ::-1]`` and ``array[:, 100:740]`` are
