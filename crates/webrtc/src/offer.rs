@@ -1,12 +1,13 @@
 //! A client's offer, parsed before any of it reaches the library: bounded, and reduced to the parts that matter.
 
 mod check;
+mod formats;
 mod fragment;
 
 use check::Half;
+use formats::Formats;
 use nearlight_wire::CodecKind;
 
-use crate::codec;
 pub use fragment::{Fragment, is_candidate};
 
 /// Longer offers are rejected: a browser's with all its codecs has about 8 KiB.
@@ -95,14 +96,23 @@ impl Offer {
             }
         }
         check::transport(&lines, half)?;
-        let of = |kind: &str| sections.iter().find(|section| section.kind() == kind && section.receives());
-        let video = of("video").map_or_else(Vec::new, Section::video);
-        let sound = of("audio").and_then(Section::opus);
-        let repairs = of("video").and_then(Section::flexfec);
-        let follows = followers(&lines, &sections);
+        let formats: Vec<Formats<'_>> = sections.iter().map(Formats::of).collect();
+        let of = |kind: &str| {
+            let mut all = sections.iter().zip(&formats);
+            all.find(|(section, _)| section.kind() == kind && section.receives())
+        };
+        let (video, sound) = (of("video"), of("audio"));
+        let transport_wide = video.is_some_and(|(section, _)| section.offers("transport-cc"));
         let per_stream = sections.iter().filter_map(Section::per_stream).collect();
-        let transport_wide = of("video").is_some_and(|section| section.offers("transport-cc"));
-        Ok(Self { sdp: useful(text, &follows), video, sound, repairs, per_stream, transport_wide })
+        let formats_of_video = video.map(|(_, formats)| formats);
+        Ok(Self {
+            sdp: useful(text, &formats, &followers(&lines, &sections)),
+            video: formats_of_video.map_or_else(Vec::new, Formats::video),
+            sound: sound.and_then(|(_, formats)| formats.opus()),
+            repairs: formats_of_video.and_then(Formats::flexfec),
+            per_stream,
+            transport_wide,
+        })
     }
 
     /// The ICE name (`ice-ufrag`) in a description.
@@ -171,23 +181,35 @@ impl Offer {
 fn followers(lines: &[(char, &str)], sections: &[Section<'_>]) -> Vec<bool> {
     let groups = attribute(lines, "group").filter_map(|group| group.strip_prefix("BUNDLE "));
     let bundled: Vec<&str> = groups.flat_map(|group| group.split(' ').skip(1)).collect();
-    let is_bundled = |section: &Section<'_>| attribute(section.lines, "mid").any(|name| bundled.contains(&name));
+    let is_bundled = |section: &Section<'_>| bundled.contains(&section.name());
     sections.iter().map(is_bundled).collect()
 }
 
 /// The text without addresses, without the credentials of transports that will not be created, and without hashes that the library does not
-/// compare.
-fn useful(text: &str, follows: &[bool]) -> String {
+/// compare and formats that we do not use: for each format the library reads all lines of the section.
+fn useful(text: &str, formats: &[Formats<'_>], follows: &[bool]) -> String {
+    let mut useful = String::with_capacity(text.len());
     let mut begun = 0;
-    let is_useful = |line: &&str| {
-        begun += usize::from(line.starts_with("m="));
-        let follows = begun > 0 && follows.get(begun - 1) == Some(&true);
+    for line in text.split_inclusive('\n') {
+        if line.starts_with("m=") {
+            begun += 1;
+            if let Some(formats) = formats.get(begun - 1) {
+                useful.push_str(&formats.useful_head(line));
+                continue;
+            }
+        }
+        let section = begun.checked_sub(1);
+        let formats = section.and_then(|section| formats.get(section));
+        let follows = section.and_then(|section| follows.get(section)) == Some(&true);
         let unused = |name: &&str| line.strip_prefix("a=").is_some_and(|rest| rest.starts_with(*name));
         let credentials = ["ice-ufrag:", "ice-pwd:", "fingerprint:"];
         let other_hash = line.strip_prefix("a=fingerprint:").is_some_and(|rest| !rest.starts_with(check::HASH));
-        !(unused(&"candidate:") || other_hash || follows && credentials.iter().any(unused))
-    };
-    text.split_inclusive('\n').filter(is_useful).collect()
+        let other_format = formats.is_some_and(|formats| !formats.uses(line));
+        if !(unused(&"candidate:") || other_hash || other_format || follows && credentials.iter().any(unused)) {
+            useful.push_str(line);
+        }
+    }
+    useful
 }
 
 fn line_of(line: &str) -> Result<(char, &str), OfferError> {
@@ -230,55 +252,6 @@ impl Section<'_> {
     fn offers(&self, wanted: &str) -> bool {
         let mut all = attribute(self.lines, "rtcp-fb").filter_map(|value| value.split_once(' '));
         all.any(|(_, feedback)| feedback.trim_end() == wanted)
-    }
-
-    /// Payload types in the client's order with name and parameters.
-    fn formats(&self) -> impl Iterator<Item = (u8, &str, &str)> {
-        self.head.split(' ').skip(3).filter_map(|word| {
-            let payload_type: u8 = word.parse().ok().filter(|number| *number < 128)?;
-            let of = |name| {
-                attribute(self.lines, name).find_map(move |value| {
-                    let (number, rest) = value.split_once(' ')?;
-                    (number.parse() == Ok(payload_type)).then_some(rest)
-                })
-            };
-            Some((payload_type, of("rtpmap")?, of("fmtp").unwrap_or_default()))
-        })
-    }
-
-    fn video(&self) -> Vec<OfferedCodec> {
-        let mut found: Vec<(u8, OfferedCodec)> = Vec::new();
-        for (payload_type, name, parameters) in self.formats() {
-            let Some(codec) = codec::of_rtpmap(name) else { continue };
-            let Some(worse) = codec::mismatch(codec, parameters) else { continue };
-            let retransmission = self.formats().find_map(|(number, name, parameters)| {
-                let repairs = parameters
-                    .split(';')
-                    .any(|word| word.trim().strip_prefix("apt=") == Some(&payload_type.to_string()));
-                (name.eq_ignore_ascii_case("rtx/90000") && repairs).then_some(number)
-            });
-            let offered = OfferedCodec { codec, payload_type, parameters: parameters.to_owned(), retransmission };
-            match found.iter_mut().find(|(_, other)| other.codec == codec) {
-                Some(other) if worse < other.0 => *other = (worse, offered),
-                Some(_) => {}
-                None => found.push((worse, offered)),
-            }
-        }
-        found.into_iter().map(|(_, offered)| offered).collect()
-    }
-
-    fn opus(&self) -> Option<(u8, String)> {
-        self.format("opus/48000/2")
-    }
-
-    fn flexfec(&self) -> Option<(u8, String)> {
-        self.format("flexfec-03/90000")
-    }
-
-    /// Payload type and parameters of the first format of that name.
-    fn format(&self, wanted: &str) -> Option<(u8, String)> {
-        let found = self.formats().find(|(_, name, _)| name.eq_ignore_ascii_case(wanted));
-        found.map(|(number, _, parameters)| (number, parameters.to_owned()))
     }
 }
 

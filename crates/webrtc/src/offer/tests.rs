@@ -24,6 +24,21 @@ const HASH: &str = "a=fingerprint:sha-256 11:22:33:44:55:66:77:88:99:AA:BB:CC:DD
 const SOUND: &str = "m=audio 9 UDP/TLS/RTP/SAVPF 111 0\r\nc=IN IP4 0.0.0.0\r\na=mid:2\r\na=recvonly\r\na=rtcp-mux\r\n\
 a=rtpmap:111 opus/48000/2\r\na=fmtp:111 minptime=10;useinbandfec=1\r\na=rtpmap:0 PCMU/8000\r\n";
 
+/// [`CHROMIUM`] with the formats that we use.
+fn used() -> String {
+    let is_used = |line: &&str| {
+        let number = ["a=rtpmap:", "a=fmtp:", "a=rtcp-fb:"].iter().find_map(|name| line.strip_prefix(name));
+        number.is_none_or(|rest| ["96", "97", "109", "114"].contains(&rest.split(' ').next().expect("a word")))
+    };
+    let lines: String = CHROMIUM.split_inclusive('\n').filter(is_used).collect();
+    lines.replace("96 97 103 104 107 108 109 114 115", "96 97 109 114")
+}
+
+/// [`SOUND`] with Opus alone.
+fn used_sound() -> String {
+    SOUND.replace("111 0", "111").replace("a=rtpmap:0 PCMU/8000\r\n", "")
+}
+
 #[test]
 fn codecs_are_found_with_their_best_profile_and_their_retransmissions() {
     let offer = Offer::parse(CHROMIUM).expect("a browser's offer");
@@ -32,9 +47,9 @@ fn codecs_are_found_with_their_best_profile_and_their_retransmissions() {
     assert_eq!(found, [(CodecKind::Vp8, 96, Some(97)), (CodecKind::H264, 109, Some(114))]);
     assert!(offer.video()[1].parameters.contains("42e01f"));
     assert!(!offer.wants_sound());
-    assert_eq!(offer.sdp(), CHROMIUM);
+    assert_eq!(offer.sdp(), used());
     let trickled = CHROMIUM.replace("a=mid:0\r\n", "a=mid:0\r\na=candidate:1 1 udp 1 192.0.2.7 99 typ host\r\n");
-    assert_eq!(Offer::parse(&trickled).expect("with an address").sdp(), CHROMIUM, "nobody is sent to");
+    assert_eq!(Offer::parse(&trickled).expect("with an address").sdp(), used(), "nobody is sent to");
     let offer = Offer::parse(&format!("{CHROMIUM}{SOUND}")).expect("with sound");
     assert_eq!(offer.sound(), Some(&(111, "minptime=10;useinbandfec=1".into())));
     assert_eq!(Offer::name_in(CHROMIUM), Some("abcd"));
@@ -46,9 +61,10 @@ fn of_bundled_sections_the_first_one_s_transport_counts() {
     let sound = SOUND.replace("a=mid:2\r\n", &format!("a=mid:2\r\n{own}"));
     let bundled = format!("{CHROMIUM}{sound}").replace("BUNDLE 0 1", "BUNDLE 0 1 2");
     let offer = Offer::parse(&bundled).expect("as clients offer that can do without bundling");
-    assert_eq!(offer.sdp(), format!("{CHROMIUM}{SOUND}").replace("BUNDLE 0 1", "BUNDLE 0 1 2"));
+    assert_eq!(offer.sdp(), format!("{}{}", used(), used_sound()).replace("BUNDLE 0 1", "BUNDLE 0 1 2"));
     let apart = format!("{CHROMIUM}{sound}");
-    assert_eq!(Offer::parse(&apart).expect("an offer").sdp(), apart, "what is not bundled stays as it is");
+    let useful = format!("{}{}", used(), used_sound().replace("a=mid:2\r\n", &format!("a=mid:2\r\n{own}")));
+    assert_eq!(Offer::parse(&apart).expect("an offer").sdp(), useful, "what is not bundled stays as it is");
 }
 
 #[test]
@@ -149,7 +165,7 @@ fn only_sections_that_take_something_are_sent_something() {
 #[test]
 fn of_several_hashes_the_library_sees_the_one_it_compares() {
     let more = format!("a=fingerprint:sha-512 00:11\r\n{HASH}a=fingerprint:sha-384 22:33\r\n");
-    assert_eq!(Offer::parse(&CHROMIUM.replace(HASH, &more)).expect("an offer").sdp(), CHROMIUM);
+    assert_eq!(Offer::parse(&CHROMIUM.replace(HASH, &more)).expect("an offer").sdp(), used());
 }
 
 #[test]
@@ -159,4 +175,29 @@ fn payload_types_that_are_none_are_not_looked_at() {
         .replace("a=rtpmap:115", "a=rtpmap:200 VP8/90000\r\na=rtpmap:115");
     let offer = Offer::parse(&text).expect("the others are well");
     assert_eq!(offer.video().len(), 2);
+}
+
+/// Each format, repeated or not, made the parser read all formats and lines again, and the library all lines: minutes for one offer.
+#[test]
+fn an_offer_of_many_formats_costs_no_more_than_its_lines() {
+    let all: Vec<String> = (0..128).map(|number| number.to_string()).collect();
+    let numbers = format!("{} {}", all.join(" "), "96 ".repeat(1_000).trim_end());
+    let formats: String = all.iter().map(|number| format!("a=rtpmap:{number} VP8/90000\r\n")).collect();
+    let feedback = "a=rtcp-fb:99 nack\r\n".repeat(1_800);
+    let text = CHROMIUM
+        .replace("96 97 103 104 107 108 109 114 115", &numbers)
+        .replace("a=rtpmap:96", &format!("{formats}{feedback}a=rtpmap:96"));
+    assert!(text.len() < MAX_SDP_BYTES);
+    let offer = Offer::parse(&text).expect("an odd one");
+    assert_eq!(offer.video().iter().map(|offered| offered.payload_type).collect::<Vec<_>>(), [0]);
+    assert!(offer.sdp().contains("m=video 9 UDP/TLS/RTP/SAVPF 0\r\n"), "{}", offer.sdp());
+    assert!(offer.sdp().len() < CHROMIUM.len(), "{}", offer.sdp());
+}
+
+#[test]
+fn a_section_without_a_format_of_ours_keeps_its_first_one() {
+    let others = CHROMIUM.replace("VP8", "VP9").replace("H264", "H265");
+    let offer = Offer::parse(&others).expect("an offer");
+    assert_eq!(offer.video(), []);
+    assert!(offer.sdp().contains("SAVPF 96\r\n") && offer.sdp().contains("a=rtpmap:96 VP9/90000\r\n"));
 }
