@@ -1,25 +1,11 @@
 #![no_main]
 
-use std::net::SocketAddr;
-use std::sync::LazyLock;
-use std::time::Instant;
+mod webrtc;
 
-use nearlight_rate::{Bounds, new_controller};
-use nearlight_session::{Framing, Sender, SenderConfig};
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Span, Time};
 use nearlight_webrtc::player::Player;
-use nearlight_webrtc::{Certificate, Event, Offer, Peer, PeerConfig, Remote};
-
-static CERTIFICATE: LazyLock<Certificate> = LazyLock::new(|| Certificate::generate().expect("a certificate"));
-static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-fn server() -> SocketAddr {
-    ([192, 0, 2, 1], 8_091).into()
-}
-
-fn client() -> SocketAddr {
-    ([198, 51, 100, 7], 40_000).into()
-}
+use nearlight_webrtc::{Event, Offer, Peer, PeerConfig, Remote};
+use webrtc::{ORIGIN, client, config, sender, server};
 
 struct Session {
     now: Time,
@@ -34,14 +20,7 @@ impl Session {
         let now = Time::from_secs(1);
         let (mut player, offer) = Player::new(now, *ORIGIN, client(), false).ok()?;
         let offer = Offer::parse(&offer).ok()?;
-        let config = PeerConfig {
-            origin: *ORIGIN,
-            candidates: vec![server()],
-            tcp_candidates: vec![],
-            certificate: CERTIFICATE.clone(),
-            seed: 1,
-            datagram: 1_200,
-        };
+        let config = PeerConfig { tcp_candidates: vec![], ..config() };
         let mut peer = Peer::answering(now, config, &offer, offer.video().first(), sender(now)).ok()?;
         let answer = peer.on_offer(now, &offer).ok()?;
         player.on_answer(now, &answer).ok()?;
@@ -75,12 +54,6 @@ impl Session {
     fn send(&mut self, datagram: &[u8]) {
         self.peer.on_datagram(self.now, Remote::udp(client()), server(), datagram);
     }
-}
-
-fn sender(now: Time) -> Sender {
-    let config = SenderConfig { framing: Framing::Rtp, max_datagram: Peer::LARGEST_DATAGRAM, ..SenderConfig::default() };
-    let controller = new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(20))).expect("a preset");
-    Sender::new(now, config, controller)
 }
 
 // A hostile client from its first check on. The input is operations: what, how many bytes follow, the bytes. Records come as they are,
