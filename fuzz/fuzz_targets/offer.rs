@@ -13,11 +13,13 @@ const NOW: Time = Time::from_millis(1_000);
 
 /// What a client would offer.
 static OFFER: LazyLock<String> = LazyLock::new(|| Player::new(NOW, *ORIGIN, client(), true).expect("an offer").1);
-/// What a client would answer to the offer of a server.
-static ANSWER: LazyLock<String> = LazyLock::new(|| {
-    let (mut player, _) = Player::without_media(NOW, *ORIGIN, client()).expect("a client");
-    let offer = offering().offer(NOW, true).expect("an offer of our own");
-    player.answer(NOW, &offer).expect("an answer of the library's")
+/// What a client that opens its channel first would offer, and then answer to the server's offer of pictures.
+static CHANNEL: LazyLock<(Offer, String)> = LazyLock::new(|| {
+    let (mut player, offer) = Player::without_media(NOW, *ORIGIN, client()).expect("an offer");
+    let offer = Offer::parse(&offer).expect("the library's offer is one");
+    let mut peer = with_channel(&offer, |answer| player.on_answer(NOW, answer).expect("an answer of our own"));
+    let pictures = peer.offer(NOW, true).expect("an offer of our own");
+    (offer, player.answer(NOW, &pictures).expect("an answer of the library's"))
 });
 
 // An offer or, where the first byte is odd, the answer to an offer of the server: either as it is, or as changes to a good one, each a place
@@ -25,12 +27,12 @@ static ANSWER: LazyLock<String> = LazyLock::new(|| {
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     let is_answer = kind % 2 == 1;
-    let good = if is_answer { &ANSWER } else { &OFFER };
+    let good = if is_answer { &CHANNEL.1 } else { &*OFFER };
     let text = if bytes.starts_with(b"v=") { bytes.to_vec() } else { changed(good.as_bytes(), bytes) };
     let text = String::from_utf8_lossy(&text);
     if is_answer {
         let Ok(answer) = Offer::parse_answer(&text) else { return };
-        let mut peer = offering();
+        let mut peer = with_channel(&CHANNEL.0, |_| {});
         peer.offer(NOW, true).expect("an offer of our own");
         let _ = peer.on_answer(NOW, &answer);
     } else {
@@ -42,9 +44,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-fn offering() -> Peer {
-    Peer::offering(NOW, config(), &[CodecKind::H264, CodecKind::Vp8], true, sender(NOW))
-        .expect("a peer of our own making")
+/// A server that has answered the offer of a channel and is about to offer pictures.
+fn with_channel(offer: &Offer, on_answer: impl FnOnce(&str)) -> Peer {
+    let codecs = [CodecKind::H264, CodecKind::Vp8];
+    let mut peer = Peer::offering(NOW, config(), &codecs, true, sender(NOW)).expect("a peer of our own making");
+    on_answer(&peer.on_offer(NOW, offer).expect("an answer"));
+    peer
 }
 
 fn changed(whole: &[u8], mut changes: &[u8]) -> Vec<u8> {

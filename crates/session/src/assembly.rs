@@ -55,6 +55,7 @@ pub(crate) struct Whole {
 
 /// When a frame's packets arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "a time is named after what happened at it, with `at`")]
 pub(crate) struct Transfer {
     /// Of the last first-time packet that arrived: when it left, on the server's clock, and when it arrived.
     pub(crate) last_sent_at: RemoteTime,
