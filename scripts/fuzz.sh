@@ -28,7 +28,7 @@ for name in "${names[@]}"; do
   log=$(mktemp)
   if [ "$seconds" = --keep ]; then
     fresh=$(mktemp -d)
-    "$program" -merge=1 -max_len=$longest -timeout=10 "$fresh" "seeds/$name" "corpus/$name" >"$log" 2>&1 || { tail -40 "$log"; exit 1; }
+    "$program" -set_cover_merge=1 -max_len=$longest -timeout=10 "$fresh" "seeds/$name" "corpus/$name" >"$log" 2>&1 || { tail -40 "$log"; exit 1; }
     # Names are the inputs' hashes, so that a merge changes only what differs.
     rm -rf "seeds/$name" && cp -r "$fresh" "seeds/$name" && chmod 755 "seeds/$name"
     rm -rf "$fresh" "$log"

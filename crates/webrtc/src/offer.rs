@@ -83,9 +83,10 @@ impl Offer {
         }
         check::session(&lines)?;
         let mut sections = lines.split(|(kind, _)| *kind == 'm');
-        sections.next();
+        let default = sections.next().and_then(direction).unwrap_or("sendrecv");
         let heads = lines.iter().filter(|(kind, _)| *kind == 'm').map(|(_, value)| *value);
-        let sections: Vec<Section<'_>> = heads.zip(sections).map(|(head, lines)| Section { head, lines }).collect();
+        let sections: Vec<Section<'_>> =
+            heads.zip(sections).map(|(head, lines)| Section { head, lines, default }).collect();
         if sections.is_empty() || sections.len() > MAX_SECTIONS {
             return Err(OfferError::Syntax("it has no sections, or too many"));
         }
@@ -106,7 +107,7 @@ impl Offer {
         let per_stream = sections.iter().filter_map(Section::per_stream).collect();
         let formats_of_video = video.map(|(_, formats)| formats);
         Ok(Self {
-            sdp: useful(text, &formats, &followers(&lines, &sections)),
+            sdp: useful(text, &useful_of(&lines, &sections, &formats)),
             video: formats_of_video.map_or_else(Vec::new, Formats::video),
             sound: sound.and_then(|(_, formats)| formats.opus()),
             repairs: formats_of_video.and_then(Formats::flexfec),
@@ -177,39 +178,62 @@ impl Offer {
     }
 }
 
-/// Which sections share the first one's transport (RFC 8843): their own transport attributes only matter to servers that do not bundle.
-fn followers(lines: &[(char, &str)], sections: &[Section<'_>]) -> Vec<bool> {
+/// What the library is to see of a section.
+struct Useful<'a> {
+    formats: &'a Formats<'a>,
+    /// It shares the first section's transport (RFC 8843): its own transport attributes only matter to servers that do not bundle.
+    follows: bool,
+    /// To be added: the library does not answer a section without a direction.
+    direction: Option<&'static str>,
+}
+
+fn useful_of<'a>(lines: &[(char, &str)], sections: &[Section<'_>], formats: &'a [Formats<'a>]) -> Vec<Useful<'a>> {
     let groups = attribute(lines, "group").filter_map(|group| group.strip_prefix("BUNDLE "));
     let bundled: Vec<&str> = groups.flat_map(|group| group.split(' ').skip(1)).collect();
-    let is_bundled = |section: &Section<'_>| bundled.contains(&section.name());
-    sections.iter().map(is_bundled).collect()
+    let of = |(section, formats): (&Section<'_>, &'a Formats<'a>)| Useful {
+        formats,
+        follows: bundled.contains(&section.name()),
+        direction: (section.is_media() && direction(section.lines).is_none()).then_some(section.default),
+    };
+    sections.iter().zip(formats).map(of).collect()
 }
 
 /// The text without addresses, without the credentials of transports that will not be created, and without hashes that the library does not
 /// compare and formats that we do not use: for each format the library reads all lines of the section.
-fn useful(text: &str, formats: &[Formats<'_>], follows: &[bool]) -> String {
+fn useful(text: &str, sections: &[Useful<'_>]) -> String {
     let mut useful = String::with_capacity(text.len());
-    let mut begun = 0;
+    let mut left = sections.iter();
+    let mut section: Option<&Useful<'_>> = None;
+    let finish = |useful: &mut String, section: Option<&Useful<'_>>| {
+        if let Some(direction) = section.and_then(|section| section.direction) {
+            let end = if useful.ends_with('\n') { "" } else { "\r\n" };
+            useful.push_str(&format!("{end}a={direction}\r\n"));
+        }
+    };
     for line in text.split_inclusive('\n') {
         if line.starts_with("m=") {
-            begun += 1;
-            if let Some(formats) = formats.get(begun - 1) {
-                useful.push_str(&formats.useful_head(line));
-                continue;
-            }
+            finish(&mut useful, section);
+            section = left.next();
+            useful.push_str(&section.map_or_else(|| line.to_owned(), |section| section.formats.useful_head(line)));
+            continue;
         }
-        let section = begun.checked_sub(1);
-        let formats = section.and_then(|section| formats.get(section));
-        let follows = section.and_then(|section| follows.get(section)) == Some(&true);
         let unused = |name: &&str| line.strip_prefix("a=").is_some_and(|rest| rest.starts_with(*name));
         let credentials = ["ice-ufrag:", "ice-pwd:", "fingerprint:"];
         let other_hash = line.strip_prefix("a=fingerprint:").is_some_and(|rest| !rest.starts_with(check::HASH));
-        let other_format = formats.is_some_and(|formats| !formats.uses(line));
-        if !(unused(&"candidate:") || other_hash || other_format || follows && credentials.iter().any(unused)) {
+        let not_needed = section
+            .is_some_and(|section| !section.formats.uses(line) || (section.follows && credentials.iter().any(unused)));
+        if !(unused(&"candidate:") || other_hash || not_needed) {
             useful.push_str(line);
         }
     }
+    finish(&mut useful, section);
     useful
+}
+
+/// The direction of a session or a section (RFC 8866 section 6.7), where it says one.
+fn direction(lines: &[(char, &str)]) -> Option<&'static str> {
+    let all = ["sendrecv", "recvonly", "sendonly", "inactive"];
+    all.into_iter().find(|name| attribute(lines, name).next().is_some())
 }
 
 fn line_of(line: &str) -> Result<(char, &str), OfferError> {
@@ -228,6 +252,8 @@ struct Section<'a> {
     /// The text after `m=`.
     head: &'a str,
     lines: &'a [(char, &'a str)],
+    /// The session's direction, for sections that say none.
+    default: &'static str,
 }
 
 fn attribute<'a, 'b>(lines: &'b [(char, &'a str)], name: &'b str) -> impl Iterator<Item = &'a str> + use<'a, 'b> {
@@ -240,6 +266,10 @@ fn attribute<'a, 'b>(lines: &'b [(char, &'a str)], name: &'b str) -> impl Iterat
 impl Section<'_> {
     fn kind(&self) -> &str {
         self.head.split(' ').next().unwrap_or_default()
+    }
+
+    fn is_media(&self) -> bool {
+        matches!(self.kind(), "video" | "audio")
     }
 
     /// The section's name where it offers RFC 8888's feedback, which that RFC's section 6 writes for all formats at once, and no other.

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{OfferError, Section, attribute};
+use super::{OfferError, Section, attribute, direction};
 
 /// RFC 8839 section 5.4.
 const NAME_LENGTH: RangeInclusive<usize> = 4..=256;
@@ -129,7 +129,8 @@ impl Section<'_> {
 
     /// Whether the client receives on this section.
     pub(super) fn receives(&self) -> bool {
-        !self.is_closed() && ["sendonly", "inactive"].iter().all(|name| attribute(self.lines, name).next().is_none())
+        let direction = direction(self.lines).unwrap_or(self.default);
+        !self.is_closed() && ["sendrecv", "recvonly"].contains(&direction)
     }
 }
 

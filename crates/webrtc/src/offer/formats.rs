@@ -27,7 +27,7 @@ struct Format<'a> {
 
 impl<'a> Formats<'a> {
     pub(super) fn of(section: &Section<'a>) -> Self {
-        if !matches!(section.kind(), "video" | "audio") {
+        if !section.is_media() {
             return Self { listed: Vec::new(), used: None };
         }
         let (names, parameters) = (by_payload_type(section, "rtpmap"), by_payload_type(section, "fmtp"));

@@ -182,11 +182,11 @@ fn payload_types_that_are_none_are_not_looked_at() {
 fn an_offer_of_many_formats_costs_no_more_than_its_lines() {
     let all: Vec<String> = (0..128).map(|number| number.to_string()).collect();
     let numbers = format!("{} {}", all.join(" "), "96 ".repeat(1_000).trim_end());
-    let formats: String = all.iter().map(|number| format!("a=rtpmap:{number} VP8/90000\r\n")).collect();
+    let formats: Vec<String> = all.iter().map(|number| format!("a=rtpmap:{number} VP8/90000\r\n")).collect();
     let feedback = "a=rtcp-fb:99 nack\r\n".repeat(1_800);
     let text = CHROMIUM
         .replace("96 97 103 104 107 108 109 114 115", &numbers)
-        .replace("a=rtpmap:96", &format!("{formats}{feedback}a=rtpmap:96"));
+        .replace("a=rtpmap:96", &format!("{}{feedback}a=rtpmap:96", formats.concat()));
     assert!(text.len() < MAX_SDP_BYTES);
     let offer = Offer::parse(&text).expect("an odd one");
     assert_eq!(offer.video().iter().map(|offered| offered.payload_type).collect::<Vec<_>>(), [0]);
@@ -200,4 +200,22 @@ fn a_section_without_a_format_of_ours_keeps_its_first_one() {
     let offer = Offer::parse(&others).expect("an offer");
     assert_eq!(offer.video(), []);
     assert!(offer.sdp().contains("SAVPF 96\r\n") && offer.sdp().contains("a=rtpmap:96 VP9/90000\r\n"));
+}
+
+/// The library leaves sections without a direction out of its answer.
+#[test]
+fn a_section_without_a_direction_sends_and_receives_or_does_as_the_session() {
+    let silent = format!("{CHROMIUM}{SOUND}").replace("a=recvonly\r\n", "");
+    let session = |direction: &str| silent.replace("t=0 0\r\n", &format!("t=0 0\r\na={direction}\r\n"));
+    for (text, added, wanted) in [
+        (silent.clone(), "sendrecv", true),
+        (session("recvonly"), "recvonly", true),
+        (session("sendonly"), "sendonly", false),
+    ] {
+        let offer = Offer::parse(&text).expect("an offer");
+        assert_eq!((!offer.video().is_empty(), offer.wants_sound()), (wanted, wanted), "{text}");
+        let sections: Vec<&str> = offer.sdp().split("m=").skip(1).collect();
+        let ends = |section: &str| section.ends_with(&format!("\r\na={added}\r\n"));
+        assert_eq!(sections.iter().map(|section| ends(section)).collect::<Vec<_>>(), [true, false, true], "{text}");
+    }
 }
