@@ -207,7 +207,7 @@ fn useful(text: &str, sections: &[Useful<'_>]) -> String {
     let finish = |useful: &mut String, section: Option<&Useful<'_>>| {
         if let Some(direction) = section.and_then(|section| section.direction) {
             let end = if useful.ends_with('\n') { "" } else { "\r\n" };
-            useful.push_str(&format!("{end}a={direction}\r\n"));
+            useful.extend([end, "a=", direction, "\r\n"]);
         }
     };
     for line in text.split_inclusive('\n') {
