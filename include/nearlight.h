@@ -1,4 +1,5 @@
-// libnearlight: the pictures of your own program, seen and touched in a browser, a headset or `nearlight view`.
+// libnearlight: the pictures of your own program, seen and touched in a browser, a headset or `nearlight view`; and the receiving end
+// (nl_viewer_...) for programs that show such pictures.
 //
 // docs/embedding.md is the guide. Generated from crates/capi; do not edit.
 //
@@ -8,7 +9,7 @@
 // Every function may be called from any thread at any time, also with a server that was closed, which is an error like another. No
 // function ends the process, and none keeps a pointer to the caller's memory after it has returned, but for nl_set_callback's `user`.
 // Functions that fail return a status that is not NL_STATUS_OK, and nl_error_message() has a sentence about it. Texts are UTF-8 and
-// end with a zero byte. Times are nanoseconds since the server was opened (nl_now). Poses are in metres, right-handed, y up, -z ahead.
+// end with a zero byte. Times are nanoseconds since the server was opened (nl_now) or the viewer connected (nl_viewer_now). Poses are in metres, right-handed, y up, -z ahead.
 
 
 #ifndef NEARLIGHT_H
@@ -97,6 +98,25 @@ enum nl_layout
 typedef enum nl_layout nl_layout;
 #else
 typedef uint32_t nl_layout;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// How samples of sound lie in memory.
+enum nl_sample_format
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // float, -1 to 1.
+  NL_SAMPLE_FORMAT_F32 = 0,
+  // int16_t, all of its range.
+  NL_SAMPLE_FORMAT_I16 = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum nl_sample_format nl_sample_format;
+#else
+typedef uint32_t nl_sample_format;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -238,8 +258,83 @@ typedef uint32_t nl_picture_flags;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What happened to a viewer.
+enum nl_viewer_event_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // A server has welcomed the viewer: at first, and after each loss of the connection. `data` names the server's version.
+  NL_VIEWER_EVENT_KIND_CONNECTED = 1,
+  // The connection was lost, and the viewer tries to open another one; `data` says why. What was held counts as let go of.
+  NL_VIEWER_EVENT_KIND_LOST = 2,
+  // Pictures are `width` by `height` at `fps` from now on, for `eyes` eyes; `data` names the codec.
+  NL_VIEWER_EVENT_KIND_STREAM = 3,
+  // Gamepad `device`, or the controller of hand `device` where `is_controller`, shakes.
+  NL_VIEWER_EVENT_KIND_HAPTICS = 4,
+  // How the application wants the pointer: `data` is a keyword of CSS' `cursor`, or empty for an image of its own; with `captured` 1 a
+  // click captures it.
+  NL_VIEWER_EVENT_KIND_POINTER = 5,
+  // `data` is a text for the user's clipboard.
+  NL_VIEWER_EVENT_KIND_CLIPBOARD = 6,
+  // `data` is a message of the application; `reliable` says how it came.
+  NL_VIEWER_EVENT_KIND_MESSAGE = 7,
+  // No picture comes any more; `data` says why, and is empty where the viewer was closed.
+  NL_VIEWER_EVENT_KIND_ENDED = 8,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum nl_viewer_event_kind nl_viewer_event_kind;
+#else
+typedef uint32_t nl_viewer_event_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What a user does.
+enum nl_input_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // The head is at `head`; the eyes and what they see follow from it.
+  NL_INPUT_KIND_HEAD = 1,
+  // `head`, `views`, `gaze` and `controllers` as a headset's driver knows them.
+  NL_INPUT_KIND_PRESENCE = 2,
+  // Key `code`, a USB HID usage page << 16 | usage, is `pressed` or not.
+  NL_INPUT_KIND_KEY = 3,
+  // `text` was typed, up to 4096 bytes.
+  NL_INPUT_KIND_TEXT = 4,
+  // The pointer is as in `pointer`.
+  NL_INPUT_KIND_POINTER = 5,
+  // The fingers are those of `touches`, all of them.
+  NL_INPUT_KIND_TOUCHES = 6,
+  // The gamepads are those of `gamepads`, all of them.
+  NL_INPUT_KIND_GAMEPADS = 7,
+  // The hand `code`, NL_HAND_LEFT or NL_HAND_RIGHT, is as in `hand`; with `tracked` 0 it is gone.
+  NL_INPUT_KIND_HAND = 8,
+  // Everything that is held is let go of.
+  NL_INPUT_KIND_RELEASE_ALL = 9,
+  // The display is of the kind `display` and refreshes `display_hz` times a second; 0 where it shows a picture at once.
+  NL_INPUT_KIND_DISPLAY = 10,
+  // The user pastes `text`.
+  NL_INPUT_KIND_CLIPBOARD = 11,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum nl_input_kind nl_input_kind;
+#else
+typedef uint32_t nl_input_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Pictures of one OpenGL context on their way to a server.
+typedef struct nl_gl nl_gl;
+
 // A server in this process.
 typedef struct nl_host nl_host;
+
+// A viewer in this process, connected to a server anywhere.
+typedef struct nl_viewer_session nl_viewer_session;
 
 // What to open. Zero and NULL stand for the usual.
 typedef struct {
@@ -280,6 +375,11 @@ typedef struct {
   double rate_mbps;
   double min_rate_mbps;
   double max_rate_mbps;
+  // 1: viewers hear what nl_submit_sound takes; 0: there is no sound.
+  uint8_t sound;
+  // 1: nl_submit encodes in the thread that calls it, and returns once the picture's packets have left as far as they may at once;
+  // 0: pictures are encoded beside the program's work.
+  uint8_t synchronous;
 } nl_options;
 
 // A pulse.
@@ -306,6 +406,8 @@ typedef struct {
   // Events that were not taken in time.
   uint64_t events_dropped;
   uint32_t viewers;
+  // Frames of sound that were dropped: more was submitted than is played, or nobody listened.
+  uint64_t sound_dropped;
 } nl_server_statistics;
 
 // What was counted since a viewer came, as of the last fifth of a second.
@@ -394,6 +496,50 @@ typedef struct {
   // Bytes from one row to the next.
   size_t strides[3];
 } nl_lent;
+
+// Answers OpenGL's function of this name, or NULL, as eglGetProcAddress and SDL_GL_GetProcAddress do.
+typedef const void *(*nl_gl_loader)(void *user, const char *name);
+
+// How pictures of an OpenGL context are read. Zero stands for the usual.
+typedef struct {
+  // sizeof(nl_gl_options)
+  size_t size;
+  // 1: each picture is handed over before the call returns, which waits for the GPU; 0: with the next one, or by nl_gl_finish.
+  uint32_t at_once;
+  // 1: the processor converts pixels into planes; 0: a shader does, in the program's context.
+  uint32_t by_processor;
+} nl_gl_options;
+
+// A picture in a buffer that another device or process exports, or in shared memory (memfd_create).
+typedef struct {
+  // sizeof(nl_dmabuf)
+  size_t size;
+  // Stays the program's, which closes it.
+  int32_t descriptor;
+  // A code of drm_fourcc.h: AR24, XR24, AB24, XB24, NV12 or YU12.
+  uint32_t fourcc;
+  // Of drm_fourcc.h too: linear buffers are read, tiled ones are refused.
+  uint64_t modifier;
+  // Of each plane, in bytes.
+  size_t offsets[3];
+  size_t strides[3];
+} nl_dmabuf;
+
+// The next portion of a program's sound, read before nl_submit_sound returns.
+typedef struct {
+  // sizeof(nl_sound)
+  size_t size;
+  // One after the other, or left and right in turn.
+  const void *samples;
+  // Samples of each channel, up to 65536.
+  size_t frames;
+  // An nl_sample_format.
+  uint32_t format;
+  // 1 or 2.
+  uint32_t channels;
+  // In hertz, 8000 to 192000; 0: 48000, which is the cheapest.
+  uint32_t rate;
+} nl_sound;
 
 // Something that happened.
 typedef struct {
@@ -529,6 +675,151 @@ typedef struct {
   nl_tracked_hand hands[2];
 } nl_viewer;
 
+// How a viewer connects. Zero and NULL stand for the usual.
+typedef struct {
+  // sizeof(nl_viewer_options)
+  size_t size;
+  // The viewer's name for itself, for the server's log.
+  const char *name;
+  // Codecs that the server may use, best first, with commas between: "h264,vp8".
+  const char *codecs;
+  // How long nl_viewer_connect tries to reach a server, in milliseconds; 0: 10000.
+  uint32_t connect_limit_ms;
+  // Pictures that wait for the program: of more, the oldest is passed over. 0: 1, which is the shortest delay.
+  uint32_t pictures_kept;
+  // An nl_display: NL_DISPLAY_HEADSET requests two eyes side by side.
+  uint32_t display;
+  // Refresh rate of the display in hertz; 0: a picture is displayed the moment it is decoded.
+  uint16_t display_hz;
+  // 1: accepts any certificate where the link names none, and relies on the token's proof for the server's identity.
+  uint8_t trust_first_use;
+  // 1: requests the program's sound.
+  uint8_t sound;
+  // 1: shares texts of the clipboard, where the server's owner allows it too.
+  uint8_t clipboard;
+  // 1: the program says by nl_viewer_displayed when each picture is seen; 0: it counts as seen when it is taken.
+  uint8_t tells_display;
+} nl_viewer_options;
+
+// A decoded picture. Times are on nl_viewer_now's clock; 0 before the clocks were compared, which takes a round trip.
+typedef struct {
+  // sizeof(nl_received_picture)
+  size_t size;
+  // Names it for nl_viewer_release and the other calls.
+  uint64_t id;
+  uint32_t width;
+  uint32_t height;
+  // Luma, blue, red: 4:2:0 in BT.709's limited range, to be read until the picture is released or the viewer closed.
+  const uint8_t *planes[3];
+  // Bytes from one row to the next.
+  size_t strides[3];
+  // Counts from 0 in each session.
+  uint32_t frame;
+  // Counts from 1: another one begins when the connection was lost, or the codec changes.
+  uint32_t session;
+  // The newest input that it shows; 0 before the first.
+  uint32_t input;
+  // 1: `marker_frame` and `marker_input` were read from the rows below the picture.
+  uint32_t has_marker;
+  uint32_t marker_frame;
+  uint32_t marker_input;
+  // 1: decodes without any other frame.
+  uint32_t key;
+  // 1: something that it depends on was lost.
+  uint32_t damaged;
+  // When its rendering, or its capture, began and ended.
+  uint64_t captured_at;
+  uint64_t rendered_at;
+  // When it left the encoder.
+  uint64_t encoded_at;
+  // When it was rendered to be displayed.
+  uint64_t display_at;
+  uint64_t decoded_at;
+  // What each eye of the picture sees, left first: one for a screen, two side by side for a headset.
+  uint32_t view_count;
+  nl_view views[2];
+} nl_received_picture;
+
+// What a viewer has counted, as of the last half second.
+typedef struct {
+  // sizeof(nl_viewer_counts)
+  size_t size;
+  // 1: a server has welcomed the viewer, and the connection was not lost.
+  uint32_t connected;
+  // How often one has.
+  uint32_t connections;
+  // Pictures displayed a second.
+  double fps;
+  // Median in nanoseconds, from an input to the display of the first picture that shows it; 0 before one was.
+  uint64_t motion_to_photon;
+  // Over the last second, in bits a second.
+  uint64_t received_bps;
+  // Of the newest connection.
+  uint64_t bytes;
+  // Frames that the decoder refused.
+  uint64_t refused;
+  // Datagrams that are none.
+  uint64_t malformed;
+  // Pictures that newer ones replaced before the program took them.
+  uint64_t pictures_passed_over;
+  // Events and frames of sound that the program did not take in time.
+  uint64_t events_dropped;
+  uint64_t sound_dropped;
+} nl_viewer_counts;
+
+// Something that happened to a viewer.
+typedef struct {
+  // sizeof(nl_viewer_event)
+  size_t size;
+  // An nl_viewer_event_kind; ignore those that you do not know.
+  uint32_t kind;
+  // 1: a message that came once and in order.
+  uint32_t reliable;
+  // When, on nl_viewer_now's clock.
+  uint64_t at;
+  uint32_t width;
+  uint32_t height;
+  uint32_t fps;
+  uint32_t eyes;
+  // Number of a gamepad, or an nl_hand.
+  uint32_t device;
+  uint32_t is_controller;
+  uint32_t milliseconds;
+  // Of the slow, strong and of the fast, weak motor, 0 to 1.
+  float strong;
+  float weak;
+  uint32_t captured;
+  // Text or message, followed by a zero byte; valid until this thread's next nl_viewer_poll_event.
+  const uint8_t *data;
+  size_t data_size;
+} nl_viewer_event;
+
+// What a user does now.
+typedef struct {
+  // sizeof(nl_input)
+  size_t size;
+  // An nl_input_kind, which says what of the rest counts.
+  uint32_t kind;
+  uint32_t code;
+  uint32_t pressed;
+  uint32_t display;
+  uint32_t display_hz;
+  const char *text;
+  nl_pointer pointer;
+  uint32_t touch_count;
+  nl_touch touches[10];
+  uint32_t gamepad_count;
+  nl_gamepad gamepads[4];
+  nl_pose head;
+  uint32_t view_count;
+  nl_view views[2];
+  uint32_t has_gaze;
+  nl_pose gaze;
+  uint32_t controller_count;
+  nl_controller controllers[3];
+  nl_tracked_hand hand;
+} nl_input;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -599,7 +890,8 @@ nl_status nl_viewer_statistics(const nl_host *host, uint32_t viewer, nl_session_
 
 // Takes a picture: converts it, in this thread, into the memory that encoders read, and returns while it is encoded beside: a
 // millisecond or two. Memory is allocated only for the first pictures of a size. Of two pictures that wait the newer one is sent. Where
-// nobody watches it is checked and dropped.
+// nobody watches it is checked and dropped. With nl_options' `synchronous` it is encoded in this thread too, and returns once its packets
+// have left as far as they may at once; it waits for them 5 ms at most.
 nl_status nl_submit(nl_host *host,
                     const nl_picture *picture);
 
@@ -618,6 +910,52 @@ nl_status nl_submit_lent(nl_host *host,
 
 // Gives lent planes back that are not to be shown.
 nl_status nl_put_back(nl_host *host, const nl_lent *lent);
+
+// Prepares to read pictures of the OpenGL context that is current in this thread (OpenGL 3.3, OpenGL ES 3.0, or later). `loader` finds
+// OpenGL's functions and is called with `user`, in this call alone; NULL: as EGL or GLX does. NULL options are the usual ones. Writes the
+// reader to `gl`, or NULL where it fails. The other nl_gl calls are made with the same context current, and leave its state as it was.
+nl_status nl_gl_open(nl_host *host,
+                     nl_gl_loader loader,
+                     void *user,
+                     const nl_gl_options *options,
+                     nl_gl **gl);
+
+// Takes a two-dimensional texture of the context as a picture. Of `picture` its size, layout (NL_LAYOUT_MONO or NL_LAYOUT_SIDE_BY_SIDE),
+// `flags`, `captured_at` and views count; what OpenGL has drawn is NL_PICTURE_FLAGS_BOTTOM_UP.
+nl_status nl_gl_submit_texture(nl_gl *gl,
+                               uint32_t texture,
+                               const nl_picture *picture);
+
+// Takes what is drawn in a frame buffer of the context, 0 for the window's, as a picture, from its read buffer. Of `picture` its size, layout,
+// `captured_at` and views count; it is bottom up as OpenGL has it.
+nl_status nl_gl_submit_framebuffer(nl_gl *gl,
+                                   uint32_t framebuffer,
+                                   const nl_picture *picture);
+
+// Takes pixels that the program has read into a pixel buffer of the context, rows without padding, and waits until they are there. Of
+// `picture` its format (NL_PIXEL_FORMAT_RGBA, _BGRA or _RGB), size, layout, `flags`, `captured_at` and views count.
+nl_status nl_gl_submit_buffer(nl_gl *gl,
+                              uint32_t buffer,
+                              const nl_picture *picture);
+
+// Hands over what is still being read.
+nl_status nl_gl_finish(nl_gl *gl);
+
+// Deletes what the reader has in its context. Before the context, and after or before nl_close.
+nl_status nl_gl_close(nl_gl *gl);
+
+// Takes a picture out of a buffer that another device or process exports: maps it, waits until the device has finished writing, converts or
+// copies it in this thread, and unmaps it. Of `picture` its size, layout (NL_LAYOUT_MONO or NL_LAYOUT_SIDE_BY_SIDE), `flags`, `captured_at`
+// and views count. Tiled buffers are refused: import them into OpenGL and submit the texture.
+nl_status nl_submit_dmabuf(nl_host *host,
+                           const nl_dmabuf *buffer,
+                           const nl_picture *picture);
+
+// Takes the program's next sound, which follows what it submitted before: in portions of any length, at the pace at which it is to be heard.
+// Viewers hear it together with pictures of the same moment. Copies it and returns. Of what was not heard yet, 200 ms are kept. Needs
+// nl_options' `sound`.
+nl_status nl_submit_sound(nl_host *host,
+                          const nl_sound *sound);
 
 // Writes the oldest event that was not taken; waits for one up to `wait_ms` milliseconds, 0 not at all. NL_STATUS_NOTHING: none came.
 nl_status nl_poll_event(nl_host *host,
@@ -642,6 +980,81 @@ nl_status nl_viewer_ids(const nl_host *host,
 nl_status nl_viewer_state(const nl_host *host,
                           uint32_t viewer,
                           nl_viewer *state);
+
+// Connects to the server of a link, `http[s]://HOST:PORT/#token=...` or `ether:[INTERFACE/]ADDRESS#token=...`, and waits until it has
+// welcomed the viewer, as long as the options say. NULL options are the usual ones. When the connection is lost later, the viewer opens
+// another one by itself. Writes the viewer to `viewer`, or NULL where it fails.
+nl_status nl_viewer_connect(const char *link,
+                            const nl_viewer_options *options,
+                            nl_viewer_session **viewer);
+
+// Says goodbye to the server and ends all threads of the viewer: within 2 s, usually at once. The handle means nothing afterwards, and
+// pictures that were not released are gone. NL_STATUS_FAILED: it had ended before by itself, and the sentence says why.
+nl_status nl_viewer_close(nl_viewer_session *viewer);
+
+// Nanoseconds since the viewer was connected; 0 for one that is not open.
+uint64_t nl_viewer_now(const nl_viewer_session *viewer);
+
+// Writes the newest picture, if one came since the last call; waits for one up to `wait_ms` milliseconds, 0 not at all.
+// NL_STATUS_NOTHING: none came. NL_STATUS_FULL: 16 are held; release some. The memory of a picture that was released is used again.
+nl_status nl_viewer_poll_picture(nl_viewer_session *viewer,
+                                 nl_received_picture *picture,
+                                 uint32_t wait_ms);
+
+// Converts a picture that is held into pixels of the caller's, NL_PIXEL_FORMAT_RGBA, _BGRA or _RGB, whose rows begin `stride` bytes apart;
+// 0: without padding. `capacity` is how many bytes there are.
+nl_status nl_viewer_write_pixels(nl_viewer_session *viewer,
+                                 const nl_received_picture *picture,
+                                 uint32_t format,
+                                 uint8_t *pixels,
+                                 size_t stride,
+                                 size_t capacity);
+
+// The user saw a picture that is held first at `at`, on nl_viewer_now's clock; 0: now. Only with nl_viewer_options' `tells_display`.
+nl_status nl_viewer_displayed(nl_viewer_session *viewer,
+                              const nl_received_picture *picture,
+                              uint64_t at);
+
+// The program does not read a picture's planes any more.
+nl_status nl_viewer_release(nl_viewer_session *viewer, const nl_received_picture *picture);
+
+// Sends the application a message: up to 16384 bytes that come once and in order, or with `reliable` 0 up to 1100 that may be lost, come
+// twice or overtake others.
+nl_status nl_viewer_send_message(nl_viewer_session *viewer,
+                                 const void *data,
+                                 size_t size,
+                                 int32_t reliable);
+
+// Fills `samples` with up to `frames` frames of sound that is due and was not read, left and right in turn at 48 kHz within -1 and 1.
+// Answers how many; where fewer came than asked for, play silence for the rest. Writes when the first one is due to `due_at`, which may be
+// NULL. An audio device's own callback may call it: it allocates nothing and waits for nobody.
+size_t nl_viewer_read_sound(nl_viewer_session *viewer,
+                            float *samples,
+                            size_t frames,
+                            uint64_t *due_at);
+
+// What a viewer has counted.
+nl_status nl_viewer_count(const nl_viewer_session *viewer, nl_viewer_counts *counts);
+
+// Writes the oldest event that was not taken; waits for one up to `wait_ms` milliseconds, 0 not at all. NL_STATUS_NOTHING: none came.
+nl_status nl_viewer_poll_event(nl_viewer_session *viewer,
+                               nl_viewer_event *event,
+                               uint32_t wait_ms);
+
+// Sends what the user does now; what a server would drop is an error. What is sent while no server is reached has no effect, but for where
+// the user is.
+nl_status nl_viewer_send_input(nl_viewer_session *viewer,
+                               const nl_input *input);
+
+// Writes the oldest event that was not taken; waits for one up to `wait_ms` milliseconds, 0 not at all. NL_STATUS_NOTHING: none came.
+nl_status nl_viewer_poll_event(nl_viewer_session *viewer,
+                               nl_viewer_event *event,
+                               uint32_t wait_ms);
+
+// Sends what the user does now; what a server would drop is an error. What is sent while no server is reached has no effect, but for where
+// the user is.
+nl_status nl_viewer_send_input(nl_viewer_session *viewer,
+                               const nl_input *input);
 
 #ifdef __cplusplus
 }  // extern "C"

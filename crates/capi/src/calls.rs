@@ -2,29 +2,15 @@
 
 use std::ffi::{c_char, c_void};
 
-use nearlight_embed::{Bitrate, CursorShape, Hand, Haptics, HapticsTarget, Host, Options, SessionStatistics, Viewer};
+use nearlight_embed::{Bitrate, CursorShape, Haptics, HapticsTarget, Host, Options, SessionStatistics, Viewer};
 
-use crate::fault::{Fault, guard, guard_or, last_words};
+use crate::fault::{Fault, guard, guard_or};
 use crate::hosts;
 use crate::memory::{self, bytes, check, text};
 use crate::types::{
-    nl_hand, nl_haptics_pulse, nl_haptics_target, nl_host, nl_options, nl_server_statistics, nl_session_statistics,
-    nl_status,
+    nl_haptics_pulse, nl_haptics_target, nl_host, nl_options, nl_server_statistics, nl_session_statistics, nl_status,
 };
-
-/// The library's version, such as "0.1.0". While the first number is 0, another second number means another interface; after that
-/// another first one does.
-#[unsafe(no_mangle)]
-pub extern "C" fn nl_version() -> *const c_char {
-    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
-}
-
-/// A sentence about this thread's last call that failed: what happened, what it means and what to do. Empty before the first. Valid
-/// until this thread's next call.
-#[unsafe(no_mangle)]
-pub extern "C" fn nl_error_message() -> *const c_char {
-    last_words()
-}
+use crate::values::hand;
 
 /// Opens a server and waits until viewers can connect, tens of milliseconds. NULL options are the usual ones. Writes the server to `host`,
 /// or NULL where it fails.
@@ -149,7 +135,7 @@ pub unsafe extern "C" fn nl_haptics(host: *mut nl_host, viewer: u32, pulse: *con
         let target = if pulse.target == nl_haptics_target::Gamepad as u32 {
             HapticsTarget::Gamepad(u8::try_from(pulse.index).unwrap_or(u8::MAX))
         } else if pulse.target == nl_haptics_target::Controller as u32 {
-            HapticsTarget::Controller(hand_of(pulse.index)?)
+            HapticsTarget::Controller(hand(pulse.index)?)
         } else {
             return Err(Fault::argument(format!(
                 "{} is no nl_haptics_target: set it to one of NL_HAPTICS_TARGET_...",
@@ -210,6 +196,7 @@ pub unsafe extern "C" fn nl_statistics(host: *const nl_host, statistics: *mut nl
             unwatched: counted.unwatched,
             events_dropped: counted.events_dropped,
             viewers: counted.viewers.len() as u32,
+            sound_dropped: counted.sound_dropped,
             ..nl_server_statistics::default()
         };
         // SAFETY: this function's contract.
@@ -254,14 +241,6 @@ pub unsafe extern "C" fn nl_viewer_statistics(
 
 fn receiver(viewer: u32) -> Option<Viewer> {
     (viewer != 0).then_some(Viewer(viewer))
-}
-
-fn hand_of(code: u32) -> Result<Hand, Fault> {
-    [(nl_hand::None, Hand::None), (nl_hand::Left, Hand::Left), (nl_hand::Right, Hand::Right)]
-        .into_iter()
-        .find(|(known, _)| *known as u32 == code)
-        .map(|(_, hand)| hand)
-        .ok_or_else(|| Fault::argument(format!("{code} is no nl_hand: set it to one of NL_HAND_...")))
 }
 
 /// # Safety
@@ -311,6 +290,8 @@ unsafe fn read_options(options: *const nl_options) -> Result<Options, Fault> {
         min_rate_mbps: rate(given.min_rate_mbps),
         max_rate_mbps: rate(given.max_rate_mbps),
         stereo: given.stereo != 0,
+        sound: given.sound != 0,
+        synchronous: given.synchronous != 0,
         clipboard: given.clipboard != 0,
         max_clients: if given.max_clients == 0 { usual.max_clients } else { given.max_clients as usize },
         events: text_of("the events' file", given.events)?.map(Into::into),

@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 use std::time::Duration;
 
-use nearlight_embed::{DevicesDescription, Event, Hand, InputEvent, What};
+use nearlight_embed::{DevicesDescription, Event, InputEvent, What};
 
 use crate::fault::{Fault, guard};
 use crate::hosts;
 use crate::memory::{self, check};
 use crate::types::{nl_event, nl_event_callback, nl_event_kind, nl_host, nl_status};
+use crate::values::hand_name;
 
 thread_local! {
     /// What the event of this thread's last call points to.
@@ -163,15 +164,10 @@ fn input_of(input: InputEvent, answer: &mut nl_event, data: &mut Vec<u8>) -> nl_
 }
 
 fn lines(devices: &DevicesDescription) -> String {
-    let hand = |hand: Hand| match hand {
-        Hand::None => "none",
-        Hand::Left => "left",
-        Hand::Right => "right",
-    };
     let gamepads = devices.gamepads.iter().map(|gamepad| format!("gamepad {} {}", gamepad.index, gamepad.name));
     let controllers = devices.controllers.iter().map(|controller| {
         let profile = controller.profiles.first().map_or("", String::as_str);
-        format!("controller {} {profile}", hand(controller.hand))
+        format!("controller {} {profile}", hand_name(controller.hand))
     });
     // Names come from the viewer.
     let lines = gamepads.chain(controllers).map(|line| line.replace(['\n', '\r', '\0'], " "));

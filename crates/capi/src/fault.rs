@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+#[cfg(feature = "host")]
 use nearlight_embed::HostError;
 
 use crate::types::nl_status;
@@ -31,6 +32,7 @@ impl Fault {
     }
 }
 
+#[cfg(feature = "host")]
 impl From<HostError> for Fault {
     fn from(error: HostError) -> Self {
         let status = match &error {
@@ -84,7 +86,7 @@ pub(crate) fn guard_or<T>(work: impl FnOnce() -> Result<T, Fault>, failed: impl 
             let what = panic_words(panic.as_ref());
             failed(keep(Fault::new(
                 nl_status::Panic,
-                format!("a fault of libnearlight: {what}; close the server and report it"),
+                format!("a fault of libnearlight: {what}; close the server or viewer and report it"),
             )))
         }
     }

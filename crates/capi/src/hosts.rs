@@ -1,29 +1,23 @@
-//! The servers of this process by their handles. A handle is a number, not an address: one that is closed or was never open is an error.
+//! The servers of this process.
 
-use std::collections::BTreeMap;
-use std::ffi::{CString, c_char};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::ffi::c_char;
+use std::sync::{Arc, Mutex};
 
 use nearlight_embed::{Host, Planes};
 
 use crate::fault::Fault;
+use crate::handles::{Handles, Texts, lock};
 use crate::types::{nl_host, nl_status};
 
 /// Pictures' planes that one program has at a time. Guess: several threads that draw two each.
 const MOST_LENT: usize = 16;
 
-/// Numbers are multiples of what `malloc` aligns to, so that debuggers show them as pointers.
-const STEP: usize = 16;
-
-static HOSTS: RwLock<BTreeMap<usize, Arc<Entry>>> = RwLock::new(BTreeMap::new());
-static NEXT: AtomicUsize = AtomicUsize::new(STEP);
+static HOSTS: Handles<Entry> = Handles::new();
 
 /// An open server and what its program has of it.
 pub(crate) struct Entry {
     pub(crate) host: Host,
-    /// Texts that were handed out: they stay until the server is closed.
-    texts: Mutex<Vec<CString>>,
+    texts: Texts,
     lent: Mutex<Lent>,
 }
 
@@ -34,42 +28,27 @@ struct Lent {
 }
 
 pub(crate) fn add(host: Host) -> *mut nl_host {
-    let entry = Entry { host, texts: Mutex::default(), lent: Mutex::new(Lent::default()) };
-    let number = NEXT.fetch_add(STEP, Ordering::Relaxed);
-    HOSTS.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(entry));
-    std::ptr::without_provenance_mut(number)
+    let entry = Entry { host, texts: Texts::default(), lent: Mutex::default() };
+    std::ptr::without_provenance_mut(HOSTS.add(entry))
 }
 
 pub(crate) fn get(handle: *const nl_host) -> Result<Arc<Entry>, Fault> {
     if handle.is_null() {
         return Err(Fault::argument("the server is NULL: pass what nl_open has written"));
     }
-    let hosts = HOSTS.read().unwrap_or_else(PoisonError::into_inner);
     let closed = || Fault::new(nl_status::Closed, "the server was closed, or was never open: open another one");
-    hosts.get(&handle.addr()).cloned().ok_or_else(closed)
+    HOSTS.get(handle.addr()).ok_or_else(closed)
 }
 
 /// The handle means nothing from now on; calls that are under way end as they would.
 pub(crate) fn remove(handle: *const nl_host) {
-    HOSTS.write().unwrap_or_else(PoisonError::into_inner).remove(&handle.addr());
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    HOSTS.remove(handle.addr());
 }
 
 impl Entry {
-    /// A text for the program; the same one has the same address.
+    /// A text for the program, until the server is closed.
     pub(crate) fn text(&self, text: &str) -> *const c_char {
-        let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-        let mut texts = lock(&self.texts);
-        if let Some(known) = texts.iter().find(|known| **known == text) {
-            return known.as_ptr();
-        }
-        // The bytes stay where they are when the list grows.
-        let place = text.as_ptr();
-        texts.push(text);
-        place
+        self.texts.keep(text)
     }
 
     /// Keeps lent planes; answers their number and where their bytes are.

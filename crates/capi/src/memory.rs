@@ -20,6 +20,23 @@ pub(crate) unsafe trait Versioned: Copy {
     fn set_size(&mut self, size: usize);
 }
 
+macro_rules! versioned {
+    ($($name:ident up to $last:ident),* $(,)?) => {
+        $(
+            // SAFETY: repr(C), begins with `size: usize`, and consists of integers, floats and pointers, for which zero is a value.
+            unsafe impl Versioned for $name {
+                const NAME: &'static str = stringify!($name);
+                const LEAST: usize = std::mem::offset_of!($name, $last);
+
+                fn set_size(&mut self, size: usize) {
+                    self.size = size;
+                }
+            }
+        )*
+    };
+}
+pub(crate) use versioned;
+
 /// The size that the caller has set.
 ///
 /// # Safety
@@ -111,15 +128,45 @@ pub(crate) unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<Option<
 /// # Safety
 /// `count` bytes can be read at `bytes`, or it is null, for as long as the answer is used.
 pub(crate) unsafe fn bytes<'a>(what: &str, bytes: *const u8, count: usize) -> Result<&'a [u8], Fault> {
+    // SAFETY: the caller's promise.
+    unsafe { array(what, bytes, count) }
+}
+
+/// Numbers of the caller's.
+///
+/// # Safety
+/// `count` numbers can be read at `place`, or it is null, for as long as the answer is used; every pattern of bits is one.
+pub(crate) unsafe fn array<'a, T>(what: &str, place: *const T, count: usize) -> Result<&'a [T], Fault> {
+    check_place(what, place, count)?;
     if count == 0 {
         return Ok(&[]);
     }
-    if bytes.is_null() {
-        return Err(Fault::argument(format!("{what} is NULL and has {count} bytes: pass its address")));
+    // SAFETY: not null, aligned, no longer than memory can be, and the caller promises that so much can be read.
+    Ok(unsafe { std::slice::from_raw_parts(place, count) })
+}
+
+/// The same to be written to.
+///
+/// # Safety
+/// As [`array`]; they can be written too, and nobody else reads or writes them as long as the answer is used.
+pub(crate) unsafe fn array_mut<'a, T>(what: &str, place: *mut T, count: usize) -> Result<&'a mut [T], Fault> {
+    check_place(what, place.cast_const(), count)?;
+    if count == 0 {
+        return Ok(&mut []);
     }
-    if isize::try_from(count).is_err() {
-        return Err(Fault::argument(format!("{what} has {count} bytes, more than memory can have")));
+    // SAFETY: as above.
+    Ok(unsafe { std::slice::from_raw_parts_mut(place, count) })
+}
+
+fn check_place<T>(what: &str, place: *const T, count: usize) -> Result<(), Fault> {
+    if count > 0 && place.is_null() {
+        return Err(Fault::argument(format!("{what} is NULL and has {count} elements: pass its address")));
     }
-    // SAFETY: not null, no longer than memory can be, and the caller promises that so much can be read.
-    Ok(unsafe { std::slice::from_raw_parts(bytes, count) })
+    if !place.is_aligned() {
+        return Err(Fault::argument(format!("{what} is not aligned as the compiler aligns its elements")));
+    }
+    if count.checked_mul(size_of::<T>()).is_none_or(|bytes| isize::try_from(bytes).is_err()) {
+        return Err(Fault::argument(format!("{what} has {count} elements, more than memory can have")));
+    }
+    Ok(())
 }

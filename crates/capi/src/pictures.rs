@@ -1,17 +1,17 @@
 //! Pictures on their way in.
 
-use nearlight_embed::{Content, Fov, Image, Layout, Picture, PixelOrder, Plane, Pose, Rows, Size, Time, View};
+use nearlight_embed::{Content, Image, Layout, Picture, PixelOrder, Plane, Rows, Size, Time, View};
 
 use crate::fault::{Fault, guard};
 use crate::hosts;
 use crate::memory::{self, bytes, check};
-use crate::types::{
-    nl_host, nl_layout, nl_lent, nl_picture, nl_picture_flags, nl_pixel_format, nl_plane, nl_status, nl_view,
-};
+use crate::types::{nl_host, nl_layout, nl_lent, nl_picture, nl_picture_flags, nl_pixel_format, nl_plane, nl_status};
+use crate::values::view;
 
 /// Takes a picture: converts it, in this thread, into the memory that encoders read, and returns while it is encoded beside: a
 /// millisecond or two. Memory is allocated only for the first pictures of a size. Of two pictures that wait the newer one is sent. Where
-/// nobody watches it is checked and dropped.
+/// nobody watches it is checked and dropped. With nl_options' `synchronous` it is encoded in this thread too, and returns once its packets
+/// have left as far as they may at once; it waits for them 5 ms at most.
 ///
 /// # Safety
 /// `picture` is null or as large as its `size` says, and its planes have the rows that size, format and strides promise.
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn nl_put_back(host: *mut nl_host, lent: *const nl_lent) -
 }
 
 /// What a picture says of itself.
-struct Given {
+pub(crate) struct Given {
     views: [View; 2],
     count: usize,
     captured_at: Option<Time>,
@@ -111,7 +111,7 @@ struct Given {
 }
 
 impl Given {
-    fn new(picture: &nl_picture) -> Result<Self, Fault> {
+    pub(crate) fn new(picture: &nl_picture) -> Result<Self, Fault> {
         let count = picture.view_count as usize;
         if count > picture.views.len() {
             return Err(Fault::new(nl_status::Picture, format!("a picture has at most 2 views, not {count}")));
@@ -124,27 +124,20 @@ impl Given {
             ));
         }
         Ok(Self {
-            views: picture.views.map(view_of),
+            views: picture.views.each_ref().map(view),
             count,
             captured_at: (picture.captured_at != 0).then(|| Time::from_nanos(picture.captured_at)),
             side_by_side: picture.layout == nl_layout::SideBySide as u32,
         })
     }
 
-    fn content(&self) -> Content<'_> {
+    pub(crate) fn content(&self) -> Content<'_> {
         let Self { captured_at, side_by_side, .. } = *self;
         Content { captured_at, views: &self.views[..self.count], side_by_side }
     }
 }
 
-fn view_of(nl_view { pose, fov }: nl_view) -> View {
-    View {
-        pose: Pose { position: pose.position, orientation: pose.orientation },
-        fov: Fov { left: fov.left, right: fov.right, down: fov.down, up: fov.up },
-    }
-}
-
-fn size_of(width: u32, height: u32) -> Result<Size, Fault> {
+pub(crate) fn size_of(width: u32, height: u32) -> Result<Size, Fault> {
     let side = |side: u32| u16::try_from(side).unwrap_or(u16::MAX);
     let size = Size { width: side(width), height: side(height) };
     // Before anything is read: lengths follow from it.
@@ -152,14 +145,19 @@ fn size_of(width: u32, height: u32) -> Result<Size, Fault> {
     Ok(size)
 }
 
+pub(crate) fn rows_of(picture: &nl_picture) -> Result<Rows, Fault> {
+    let bottom_up = nl_picture_flags::BottomUp as u32;
+    if picture.flags & !bottom_up != 0 {
+        return Err(Fault::new(nl_status::Picture, format!("flags {:#x} has bits without a meaning", picture.flags)));
+    }
+    Ok(if picture.flags & bottom_up == 0 { Rows::TopDown } else { Rows::BottomUp })
+}
+
 /// # Safety
 /// The planes have the rows that size, format and strides promise.
 unsafe fn image<'a>(picture: &nl_picture, planes: &'a [nl_plane; 3]) -> Result<Image<'a>, Fault> {
     let size = size_of(picture.width, picture.height)?;
-    if picture.flags & !(nl_picture_flags::BottomUp as u32) != 0 {
-        return Err(Fault::new(nl_status::Picture, format!("flags {:#x} has bits without a meaning", picture.flags)));
-    }
-    let rows = if picture.flags & nl_picture_flags::BottomUp as u32 == 0 { Rows::TopDown } else { Rows::BottomUp };
+    let rows = rows_of(picture)?;
     let (width, height) = (usize::from(size.width), usize::from(size.height));
     let plane = |index: usize, columns: usize, rows: usize| {
         let nl_plane { bytes: place, stride } = planes[index];

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::memory::Versioned;
+use crate::memory::{Versioned, versioned};
 
 /// Whether a call succeeded.
 #[repr(i32)]
@@ -63,6 +63,16 @@ pub enum nl_layout {
     SideBySide = 1,
     /// The left eye's in `planes`, the right eye's in `right`, of the same size and format.
     Layers = 2,
+}
+
+/// How samples of sound lie in memory.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum nl_sample_format {
+    /// float, -1 to 1.
+    F32 = 0,
+    /// int16_t, all of its range.
+    I16 = 1,
 }
 
 /// Bits of a picture's `flags`.
@@ -190,6 +200,11 @@ pub struct nl_options {
     pub rate_mbps: f64,
     pub min_rate_mbps: f64,
     pub max_rate_mbps: f64,
+    /// 1: viewers hear what nl_submit_sound takes; 0: there is no sound.
+    pub sound: u8,
+    /// 1: nl_submit encodes in the thread that calls it, and returns once the picture's packets have left as far as they may at once;
+    /// 0: pictures are encoded beside the program's work.
+    pub synchronous: u8,
 }
 
 /// Position in metres and orientation as a unit quaternion x, y, z, w.
@@ -254,6 +269,24 @@ pub struct nl_picture {
     pub views: [nl_view; 2],
 }
 
+/// The next portion of a program's sound, read before nl_submit_sound returns.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct nl_sound {
+    /// sizeof(nl_sound)
+    pub size: usize,
+    /// One after the other, or left and right in turn.
+    pub samples: *const c_void,
+    /// Samples of each channel, up to 65536.
+    pub frames: usize,
+    /// An nl_sample_format.
+    pub format: u32,
+    /// 1 or 2.
+    pub channels: u32,
+    /// In hertz, 8000 to 192000; 0: 48000, which is the cheapest.
+    pub rate: u32,
+}
+
 /// Memory for the planes of a picture in NL_PIXEL_FORMAT_I420, which encoders read without a copy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -267,6 +300,43 @@ pub struct nl_lent {
     /// Luma, blue, red: to be written until the picture is submitted or put back or the server is closed, and not after.
     pub planes: [*mut u8; 3],
     /// Bytes from one row to the next.
+    pub strides: [usize; 3],
+}
+
+/// Pictures of one OpenGL context on their way to a server.
+pub struct nl_gl {
+    _private: [u8; 0],
+}
+
+/// Answers OpenGL's function of this name, or NULL, as eglGetProcAddress and SDL_GL_GetProcAddress do.
+pub type nl_gl_loader = Option<unsafe extern "C" fn(user: *mut c_void, name: *const c_char) -> *const c_void>;
+
+/// How pictures of an OpenGL context are read. Zero stands for the usual.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct nl_gl_options {
+    /// sizeof(nl_gl_options)
+    pub size: usize,
+    /// 1: each picture is handed over before the call returns, which waits for the GPU; 0: with the next one, or by nl_gl_finish.
+    pub at_once: u32,
+    /// 1: the processor converts pixels into planes; 0: a shader does, in the program's context.
+    pub by_processor: u32,
+}
+
+/// A picture in a buffer that another device or process exports, or in shared memory (memfd_create).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct nl_dmabuf {
+    /// sizeof(nl_dmabuf)
+    pub size: usize,
+    /// Stays the program's, which closes it.
+    pub descriptor: i32,
+    /// A code of drm_fourcc.h: AR24, XR24, AB24, XB24, NV12 or YU12.
+    pub fourcc: u32,
+    /// Of drm_fourcc.h too: linear buffers are read, tiled ones are refused.
+    pub modifier: u64,
+    /// Of each plane, in bytes.
+    pub offsets: [usize; 3],
     pub strides: [usize; 3],
 }
 
@@ -445,6 +515,8 @@ pub struct nl_server_statistics {
     /// Events that were not taken in time.
     pub events_dropped: u64,
     pub viewers: u32,
+    /// Frames of sound that were dropped: more was submitted than is played, or nobody listened.
+    pub sound_dropped: u64,
 }
 
 /// What was counted since a viewer came, as of the last fifth of a second.
@@ -473,22 +545,6 @@ pub struct nl_session_statistics {
 /// Called with each event in a thread of the library; `event` is valid until it returns.
 pub type nl_event_callback = Option<unsafe extern "C" fn(user: *mut c_void, event: *const nl_event)>;
 
-macro_rules! versioned {
-    ($($name:ident up to $last:ident),* $(,)?) => {
-        $(
-            // SAFETY: repr(C), begins with `size: usize`, and consists of integers, floats and pointers, for which zero is a value.
-            unsafe impl Versioned for $name {
-                const NAME: &'static str = stringify!($name);
-                const LEAST: usize = std::mem::offset_of!($name, $last);
-
-                fn set_size(&mut self, size: usize) {
-                    self.size = size;
-                }
-            }
-        )*
-    };
-}
-
 // The fields that this first version has; later ones do not change this.
 versioned!(
     nl_options up to max_rate_mbps,
@@ -496,6 +552,9 @@ versioned!(
     nl_lent up to strides,
     nl_event up to data_size,
     nl_viewer up to hands,
+    nl_sound up to rate,
+    nl_gl_options up to by_processor,
+    nl_dmabuf up to strides,
     nl_haptics_pulse up to weak,
     nl_server_statistics up to viewers,
     nl_session_statistics up to round_trip,

@@ -11,7 +11,20 @@ fn generated() -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("cbindgen.toml");
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for file in ["types", "calls", "pictures", "events", "viewers"] {
+    for file in [
+        "types",
+        "common",
+        "calls",
+        "pictures",
+        "graphics",
+        "sounds",
+        "events",
+        "viewers",
+        "receiving/types",
+        "receiving/mod",
+        "receiving/events",
+        "receiving/inputs",
+    ] {
         builder = builder.with_src(folder.join(format!("src/{file}.rs")));
     }
     let mut bytes = Vec::new();

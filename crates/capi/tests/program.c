@@ -11,6 +11,7 @@
 enum { WIDTH = 320, HEIGHT = 192, THREADS = 4 };
 
 static uint8_t pixels[HEIGHT * WIDTH * 4];
+static const float silence[2];
 static int failures;
 
 /* A status that is not the wanted one, or a failure without a sentence, is a fault of the library. */
@@ -43,6 +44,7 @@ static void garbage(nl_host *host) {
     nl_lent lent = {0};
     nl_haptics_pulse pulse = {0};
     nl_server_statistics statistics = {0};
+    nl_sound sound = {0};
     nl_host *other = NULL;
     size_t count;
 
@@ -119,6 +121,28 @@ static void garbage(nl_host *host) {
         failures++;
     }
 
+    expect("no sound", nl_submit_sound(host, NULL), NL_STATUS_ARGUMENT);
+    expect("sound without size", nl_submit_sound(host, &sound), NL_STATUS_ARGUMENT);
+    sound.size = sizeof sound;
+    sound.frames = 1;
+    expect("no channels", nl_submit_sound(host, &sound), NL_STATUS_ARGUMENT);
+    sound.channels = 2;
+    expect("no samples", nl_submit_sound(host, &sound), NL_STATUS_ARGUMENT);
+    sound.samples = silence;
+    sound.frames = (size_t)-1;
+    expect("too many frames", nl_submit_sound(host, &sound), NL_STATUS_ARGUMENT);
+    sound.frames = 1;
+    sound.rate = 1;
+    expect("rate", nl_submit_sound(host, &sound), NL_STATUS_ARGUMENT);
+    sound.rate = 0;
+    sound.format = 99;
+    expect("sample format", nl_submit_sound(host, &sound), NL_STATUS_ARGUMENT);
+    sound.format = NL_SAMPLE_FORMAT_F32;
+    sound.samples = (const char *)silence + 1;
+    expect("crooked samples", nl_submit_sound(host, &sound), NL_STATUS_ARGUMENT);
+    sound.samples = silence;
+    expect("sound", nl_submit_sound(host, &sound), NL_STATUS_OK);
+
     expect("nowhere to open", nl_open(NULL, NULL), NL_STATUS_ARGUMENT);
     expect("options without size", nl_open(&options, &other), NL_STATUS_ARGUMENT);
     options.size = sizeof options;
@@ -149,6 +173,7 @@ int main(void) {
     options.height = HEIGHT;
     options.fps = 30;
     options.codec = "vp8";
+    options.sound = 1;
     expect("open", nl_open(&options, &host), NL_STATUS_OK);
     if (host == NULL) {
         return 1;

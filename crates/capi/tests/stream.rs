@@ -1,9 +1,12 @@
 //! A C program, built by the C compiler against the shared library, streams to two viewers in this process.
 
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+mod common;
+
+use std::io::Read;
+use std::process::Command;
 use std::time::Duration;
+
+use common::{Folder, build, libraries, start};
 
 use nearlight_client::headless::watch_until;
 use nearlight_client::{HeadlessOptions, ViewOptions};
@@ -11,56 +14,6 @@ use nearlight_codec::CodecKind;
 use nearlight_net::{Clock, ConnectOptions, Link, Trust, connect};
 use nearlight_wire::{Base64, ClientMessage, DisplayKind, Hello, PROTOCOL_VERSION, Role, ServerMessage, TokenProof};
 use tokio::sync::watch;
-
-/// A folder of its own for the test's files; removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("nearlight-capi-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder for temporary files");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Where cargo has put the shared library: beside this test.
-fn libraries() -> PathBuf {
-    let test = std::env::current_exe().expect("this test has a path");
-    test.parent().expect("a folder").to_owned()
-}
-
-fn build(source: &Path, program: &Path) {
-    let (libraries, crates) = (libraries(), Path::new(env!("CARGO_MANIFEST_DIR")));
-    let output = Command::new("cc")
-        .args(["-std=c99", "-D_POSIX_C_SOURCE=199309L", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O1"])
-        .arg("-I")
-        .arg(crates.join("../../include"))
-        .arg(source)
-        .arg(libraries.join("libnearlight.so"))
-        .args(["-lm", "-o"])
-        .arg(program)
-        .output()
-        .expect("a C compiler, which the build needs too");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // Under the name that the linker has noted, as an installation has it.
-    let real = libraries.join("libnearlight.so");
-    let name = program.with_file_name(soname(&real));
-    let _ = std::fs::remove_file(&name);
-    std::os::unix::fs::symlink(&real, &name).expect("a link");
-}
-
-fn soname(library: &Path) -> String {
-    let output = Command::new("readelf").arg("-d").arg(library).output().expect("readelf, of the C compiler's tools");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text.lines().find(|line| line.contains("SONAME")).expect("a name for the dynamic linker");
-    line.split(['[', ']']).nth(1).expect("a name in brackets").to_owned()
-}
 
 /// Says hello as a program of its own would, sends messages and listens until the server says goodbye: answers what came.
 async fn talk(link: &Link) -> Vec<Vec<u8>> {
@@ -103,40 +56,11 @@ async fn talk(link: &Link) -> Vec<Vec<u8>> {
     }
 }
 
-/// A running program; ended at the latest when this is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The program once it has printed its link.
-fn start(program: &Path) -> (Running, BufReader<ChildStdout>, Link) {
-    let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", program.parent().expect("a folder")).stdout(Stdio::piped());
-    let mut running = Running(command.spawn().expect("the program starts"));
-    let mut output = BufReader::new(running.0.stdout.take().expect("piped"));
-    let mut faults = String::new();
-    loop {
-        let mut line = String::new();
-        assert!(output.read_line(&mut line).is_ok_and(|count| count > 0), "the program ended early: {faults}");
-        if let Some(link) = line.strip_prefix("LINK ") {
-            assert!(faults.is_empty(), "{faults}");
-            return (running, output, Link::parse(link.trim()).expect("a link"));
-        }
-        faults.push_str(&line);
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_c_program_is_seen_touched_and_heard_of() {
     let folder = Folder::new("stream");
     let program = folder.0.join("program");
-    build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program.c"), &program);
+    build(&common::root().join("crates/capi/tests/program.c"), &program);
     let (mut running, mut output, link) = start(&program);
 
     let screenshot = folder.0.join("last.png");
@@ -165,9 +89,11 @@ async fn a_c_program_is_seen_touched_and_heard_of() {
 }
 
 #[test]
-fn the_example_builds_without_a_warning() {
+fn the_examples_build_without_a_warning() {
     let folder = Folder::new("example");
-    build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/five_calls.c"), &folder.0.join("five_calls"));
+    for name in ["five_calls", "viewer", "openuvr_device"] {
+        build(&common::root().join(format!("examples/{name}.c")), &folder.0.join(name));
+    }
 }
 
 /// Nothing but the interface is visible, so that the library gets along with other versions of what it contains.
@@ -177,9 +103,10 @@ fn only_the_interface_is_exported() {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&library).output().expect("nm");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let names: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().last()).collect();
-    let foreign: Vec<&&str> = names.iter().filter(|name| !name.starts_with("nl_")).collect();
+    let foreign: Vec<&&str> =
+        names.iter().filter(|name| !name.starts_with("nl_") && !name.starts_with("openuvr_")).collect();
     assert!(foreign.is_empty(), "{foreign:?}");
-    let header = include_str!("../../../include/nearlight.h");
+    let header = concat!(include_str!("../../../include/nearlight.h"), include_str!("../../../include/openuvr.h"));
     for name in &names {
         assert!(
             header.contains(&format!("{}(", name.split('@').next().unwrap_or(name))),

@@ -36,6 +36,7 @@ pub use error::{ExitClass, ViewerError};
 pub use inbox::{Event, Incoming, What};
 pub use input::Input;
 pub use messages::{MessageError, Messages};
+pub use nearlight_codec::convert::PixelOrder;
 pub use nearlight_codec::{CodecKind, PictureView, Size};
 pub use nearlight_events::Summary;
 pub use nearlight_net::{CertificateHash, Link};

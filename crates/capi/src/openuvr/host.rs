@@ -1,0 +1,329 @@
+//! OpenUVR's host: a server whose pictures come from a pixel buffer.
+
+use std::ffi::{c_char, c_void};
+use std::fs::File;
+use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::num::NonZeroU32;
+use std::os::fd::{FromRawFd, RawFd};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nearlight_embed::{Content, Host, InputEvent as Heard, Options, PixelOrder, Rows, Size, Span, Time, What};
+use nearlight_graphics::gl::{Conversion, HandOver, Reader, ReaderOptions};
+use nearlight_viewer::Pointer;
+
+use super::evdev::{self, InputEvent};
+use super::{DeviceId, codec, device_id, is_raw, status};
+use crate::fault::{Fault, guard, guard_or};
+use crate::handles::{Handles, Texts, lock};
+use crate::types::nl_status;
+
+/// How often the thread looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A host of OpenUVR.
+pub struct openuvr_context {
+    _private: [u8; 0],
+}
+
+static HOSTS: Handles<Entry> = Handles::new();
+
+struct Entry {
+    /// Where the program has the name of its pixel buffer.
+    buffer: Place,
+    texts: Texts,
+    state: Mutex<State>,
+}
+
+struct Place(*const u32);
+
+// SAFETY: it is read in openuvr_send_frame alone, from a thread of the program's choice.
+unsafe impl Send for Place {}
+// SAFETY: the same.
+unsafe impl Sync for Place {}
+
+struct State {
+    options: Options,
+    order: PixelOrder,
+    devices: Vec<(DeviceId, RawFd)>,
+    running: Option<Running>,
+    reader: Option<Reader>,
+    newest: Option<Time>,
+}
+
+struct Running {
+    host: Arc<Host>,
+    thread: JoinHandle<()>,
+}
+
+fn get(context: *const openuvr_context) -> Result<Arc<Entry>, Fault> {
+    HOSTS.get(context.addr()).ok_or_else(|| Fault::new(nl_status::Closed, "the host's context is none, or was freed"))
+}
+
+/// See openuvr.h.
+///
+/// # Safety
+/// A GLuint can be read at `ptr` until the context is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openuvr_alloc_context(
+    dec_type: u32,
+    net_proto: u32,
+    ptr: *mut c_void,
+) -> *mut openuvr_context {
+    let made = || {
+        let codec = codec(dec_type)?;
+        if is_raw(net_proto)? {
+            eprintln!("openuvr: this host sends over UDP; raw frames need `nearlight serve --ethernet`");
+        }
+        let buffer = ptr.cast_const().cast::<u32>();
+        if buffer.is_null() || !buffer.is_aligned() {
+            return Err(Fault::argument("the pixel buffer is none: pass the address of its name"));
+        }
+        let options =
+            Options { name: "an OpenUVR host".into(), width: 1_920, height: 1_080, codec, ..Options::default() };
+        let (devices, running) = (Vec::new(), None);
+        let state = State { options, order: PixelOrder::Rgb, devices, running, reader: None, newest: None };
+        let entry = Entry { buffer: Place(buffer), texts: Texts::default(), state: Mutex::new(state) };
+        Ok(std::ptr::without_provenance_mut(HOSTS.add(entry)))
+    };
+    guard_or(made, |_| std::ptr::null_mut())
+}
+
+/// See openuvr.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn openuvr_set_feature(context: *mut openuvr_context, feature: u32, value: i32) -> i32 {
+    status(guard(|| {
+        let entry = get(context)?;
+        let mut state = lock(&entry.state);
+        if state.running.is_some() {
+            return Err(Fault::argument("the host's thread runs already: set features before openuvr_init_thread"));
+        }
+        let number =
+            || u16::try_from(value).map_err(|_| Fault::argument(format!("{value} is no value of feature {feature}")));
+        match feature {
+            1 => state.options.fps = number()?,
+            2 => state.options.width = number()?,
+            3 => state.options.height = number()?,
+            4 => {
+                let orders = [PixelOrder::Rgb, PixelOrder::Rgba, PixelOrder::Bgra];
+                let order = usize::try_from(value).ok().and_then(|value| orders.get(value).copied());
+                state.order = order.ok_or_else(|| Fault::argument(format!("{value} is none of OPENUVR_PIXELS")))?;
+            }
+            5 => state.options.synchronous = value != 0,
+            6 => state.options.port = number()?,
+            _ => return Err(Fault::argument(format!("there is no feature {feature}"))),
+        }
+        Ok(())
+    }))
+}
+
+/// See openuvr.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn openuvr_map_input_device(context: *mut openuvr_context, id: i32, fd: i32) -> i32 {
+    status(guard(|| {
+        let (entry, id) = (get(context)?, device_id(id)?);
+        if fd < 0 {
+            return Err(Fault::argument("the device's descriptor is negative: it was not opened"));
+        }
+        // SAFETY: only asks for flags; a descriptor that is not open is an error.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+        if flags < 0 || flags & libc::O_ACCMODE == libc::O_RDONLY {
+            return Err(Fault::argument(
+                "the device's descriptor cannot be written to: pass uinput's, or the writing end of a pipe or socket",
+            ));
+        }
+        lock(&entry.state).devices.push((id, fd));
+        Ok(())
+    }))
+}
+
+/// See openuvr.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn openuvr_init_thread(context: *mut openuvr_context) {
+    let outcome = guard(|| {
+        let entry = get(context)?;
+        let mut state = lock(&entry.state);
+        if state.running.is_some() {
+            return Ok(());
+        }
+        let host = Arc::new(Host::open(&state.options)?);
+        let size = [state.options.width, state.options.height];
+        let writer = Writer { host: Arc::clone(&host), devices: state.devices.clone(), size, pointer: None };
+        let thread = thread::Builder::new().name("openuvr".into()).spawn(move || writer.run());
+        let thread =
+            thread.map_err(|error| Fault::new(nl_status::System, format!("the system gives no thread: {error}")))?;
+        state.running = Some(Running { host, thread });
+        Ok(())
+    });
+    if outcome != nl_status::Ok {
+        // SAFETY: a text of this thread that ends with a zero byte.
+        let words = unsafe { std::ffi::CStr::from_ptr(crate::fault::last_words()) };
+        eprintln!("openuvr: {}", words.to_string_lossy());
+    }
+}
+
+/// See openuvr.h.
+///
+/// # Safety
+/// The program's OpenGL context is current, and what its address names is a pixel buffer of it that is not mapped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openuvr_send_frame(context: *mut openuvr_context) -> i32 {
+    let mut early = false;
+    let outcome = guard(|| {
+        let entry = get(context)?;
+        let mut state = lock(&entry.state);
+        let State { options, order, running, reader, newest, .. } = &mut *state;
+        let Some(Running { host, .. }) = running else {
+            return Err(Fault::argument("the host has no thread: call openuvr_init_thread first"));
+        };
+        let (now, interval) = (host.now(), Span::from_secs(1) / i64::from(options.fps.max(1)));
+        // A tenth of a frame early is in time: clocks jitter.
+        early = newest.is_some_and(|newest| now - newest < interval * 9 / 10);
+        if early || !host.is_watched() {
+            return Ok(());
+        }
+        *newest = Some(now);
+        let reader = match reader {
+            Some(reader) => reader,
+            None => {
+                let options = ReaderOptions { hand_over: HandOver::AtOnce, conversion: Conversion::Processor };
+                // SAFETY: this function's contract.
+                reader.insert(unsafe { Reader::of_current(options) }?)
+            }
+        };
+        // SAFETY: the contract of openuvr_alloc_context.
+        let name = unsafe { entry.buffer.0.read() };
+        let name =
+            NonZeroU32::new(name).ok_or_else(|| Fault::argument("the pixel buffer's name is 0: it was not made"))?;
+        let size = Size { width: options.width, height: options.height };
+        // SAFETY: this function's contract.
+        unsafe { reader.submit_buffer(host, name, (size, *order, Rows::BottomUp), Content::default()) }?;
+        Ok(())
+    });
+    if outcome == nl_status::Ok { early.into() } else { -1 }
+}
+
+/// See openuvr.h.
+#[unsafe(no_mangle)]
+pub extern "C" fn openuvr_link(context: *mut openuvr_context) -> *const c_char {
+    let link = || {
+        let entry = get(context)?;
+        let state = lock(&entry.state);
+        let running = state.running.as_ref().ok_or_else(Fault::nothing)?;
+        Ok(entry.texts.keep(&running.host.links().first().ok_or_else(Fault::nothing)?.to_string()))
+    };
+    guard_or(link, |_| std::ptr::null())
+}
+
+/// See openuvr.h.
+///
+/// # Safety
+/// The program's OpenGL context is current if frames were sent.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn openuvr_free_context(context: *mut openuvr_context) {
+    guard(|| {
+        let Some(entry) = HOSTS.remove(context.addr()) else { return Ok(()) };
+        let mut state = lock(&entry.state);
+        if let Some(reader) = state.reader.take() {
+            // SAFETY: this function's contract.
+            unsafe { reader.delete() };
+        }
+        if let Some(Running { host, thread }) = state.running.take() {
+            let closed = host.close();
+            let _ = thread.join();
+            closed?;
+        }
+        Ok(())
+    });
+}
+
+/// Writes what viewers do to the program's descriptors.
+struct Writer {
+    host: Arc<Host>,
+    devices: Vec<(DeviceId, RawFd)>,
+    size: [u16; 2],
+    /// Of the viewer that drives, as it was written last.
+    pointer: Option<(u32, Pointer)>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        loop {
+            let Some(event) = self.host.wait_event(LOOK) else {
+                if self.host.is_closed() {
+                    return;
+                }
+                continue;
+            };
+            match event.what {
+                What::Input(Heard::Key { key, pressed }) => {
+                    if let Some(code) = evdev::code(key) {
+                        self.write(DeviceId::Keyboard, &[key_event(code, pressed)]);
+                    }
+                }
+                What::Input(Heard::Button { button, pressed, .. }) => {
+                    self.move_pointer();
+                    let known = evdev::BUTTONS.iter().find(|(_, known)| *known == button as u8);
+                    if let Some((code, _)) = known {
+                        self.write(DeviceId::Mouse, &[key_event(*code, pressed)]);
+                    }
+                }
+                What::Moved => self.move_pointer(),
+                _ => {}
+            }
+        }
+    }
+
+    fn move_pointer(&mut self) {
+        let Some(state) = self.host.driver() else { return };
+        let Some(pointer) = state.devices.pointer else { return };
+        let before = self.pointer.replace((state.viewer.0, pointer));
+        let Some((_, before)) = before.filter(|(viewer, _)| *viewer == state.viewer.0) else { return };
+        let (moved, scrolled) = pointer.since(&before);
+        let [right, down] = if pointer.captured {
+            moved
+        } else {
+            // A free pointer has places: their difference in pixels of the picture.
+            let (now, then) = (pointer.at.fractions(), before.at.fractions());
+            std::array::from_fn(|axis| ((now[axis] - then[axis]) * f32::from(self.size[axis])).round() as i32)
+        };
+        let notches = |pixels: f32| (pixels / 100.0).round() as i32;
+        let changes = [
+            (evdev::REL_X, right),
+            (evdev::REL_Y, down),
+            (evdev::REL_HWHEEL, notches(scrolled[0])),
+            (evdev::REL_WHEEL, -notches(scrolled[1])),
+        ];
+        let events: Vec<InputEvent> = changes
+            .into_iter()
+            .filter(|(_, value)| *value != 0)
+            .map(|(code, value)| InputEvent { kind: evdev::EV_REL, code, value })
+            .collect();
+        if scrolled.map(notches) == [0; 2] {
+            // What is less than a notch waits for the rest of it.
+            self.pointer = Some((state.viewer.0, Pointer { scrolled: before.scrolled, ..pointer }));
+        }
+        if !events.is_empty() {
+            self.write(DeviceId::Mouse, &events);
+        }
+    }
+
+    /// With the report that ends them. A program that does not read loses them.
+    fn write(&self, id: DeviceId, events: &[InputEvent]) {
+        let report = InputEvent { kind: evdev::EV_SYN, code: 0, value: 0 };
+        let bytes: Vec<u8> = events.iter().chain([&report]).flat_map(|event| event.bytes()).collect();
+        for (_, descriptor) in self.devices.iter().filter(|(known, _)| *known == id) {
+            if evdev::poll(&[*descriptor], libc::POLLOUT, 0)[0] {
+                // SAFETY: the program's, open until the context is freed; it is not closed here.
+                let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(*descriptor) });
+                let _ = file.write_all(&bytes);
+            }
+        }
+    }
+}
+
+fn key_event(code: u16, pressed: bool) -> InputEvent {
+    InputEvent { kind: evdev::EV_KEY, code, value: pressed.into() }
+}

@@ -1,0 +1,122 @@
+//! A C program, built by the C compiler against the shared library, watches, hears and steers a host in this process.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Folder, Running, build};
+use nearlight_embed::{
+    Host, Image, InputEvent, Layout, Options, Picture, PixelOrder, Plane, Portion, Rows, Samples, Size, What,
+};
+
+const SIZE: Size = Size { width: 320, height: 192 };
+
+/// Brighter from picture to picture.
+fn submit(host: &Host, number: u32) {
+    let bytes = vec![(number * 8).min(250) as u8; SIZE.pixels() * 4];
+    let layout = Layout::Packed(PixelOrder::Rgba, Plane { bytes: &bytes, stride: 1_280 });
+    host.submit(&Picture::new(Image { size: SIZE, layout, rows: Rows::TopDown })).expect("a picture");
+}
+
+#[test]
+fn a_c_program_watches_hears_and_steers() {
+    let folder = Folder::new("receiving");
+    let program = folder.0.join("viewer");
+    build(&common::root().join("crates/capi/tests/viewer.c"), &program);
+    let address = Some([127, 0, 0, 1].into());
+    let options = Options { address, width: 320, height: 192, fps: 30, sound: true, ..Options::default() };
+    let host = Host::open(&options).expect("a server");
+    let mut command = Command::new(&program);
+    command.arg(host.links()[0].to_string()).env("LD_LIBRARY_PATH", &folder.0).stdout(Stdio::piped());
+    let mut running = Running(command.spawn().expect("the program starts"));
+    let tone: Vec<f32> = (0..1_600).map(|frame| (frame as f32 * 0.06).sin()).collect();
+    let (mut keys, mut done, mut pointer) = (0, false, None);
+    for number in 0..3_000 {
+        submit(&host, number);
+        host.submit_sound(&Portion { samples: Samples::Float(&tone), channels: 1, rate: 48_000 }).expect("sound");
+        while let Some(event) = host.poll_event() {
+            match event.what {
+                What::Input(InputEvent::Key { key, .. }) => keys += u32::from(key.0 == 0x7002c),
+                What::Message(message) if message.data == b"done" => done = true,
+                What::Message(_) => host.send(event.viewer, b"hello", true).expect("an answer"),
+                _ => {}
+            }
+        }
+        pointer = host.driver().and_then(|state| state.devices.pointer).or(pointer);
+        if running.0.try_wait().expect("a child").is_some() {
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(33));
+    }
+    let mut output = String::new();
+    running.0.stdout.take().expect("piped").read_to_string(&mut output).expect("text");
+    let status = running.0.wait().expect("an end");
+    assert!(status.success() && !output.contains("FAULT"), "{output}");
+    let seen = "SEEN pictures 1 connected 1 heard 1 loud 1 bright 1 connections 1 bytes 1 now 0";
+    assert!(output.contains(seen), "{output}");
+    assert!(keys >= 2 && done, "{keys} keys, {done}");
+    let [x, y] = pointer.expect("a pointer").at.fractions();
+    assert!((x - 0.25).abs() < 1e-3 && (y - 0.5).abs() < 1e-3, "{x} {y}");
+}
+
+/// Linux' `struct input_event`, with an empty time.
+fn event(kind: u16, code: u16, value: i32) -> Vec<u8> {
+    let mut bytes = vec![0; 2 * size_of::<usize>()];
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(&code.to_ne_bytes());
+    bytes.extend_from_slice(&value.to_ne_bytes());
+    bytes
+}
+
+/// OpenUVR's device of its figure 9, with pipes for its mouse and keyboard.
+#[test]
+fn openuvr_s_device_shows_pictures_and_sends_what_its_devices_do() {
+    let folder = Folder::new("openuvr");
+    let program = folder.0.join("device");
+    build(&common::root().join("examples/openuvr_device.c"), &program);
+    let pipes = ["mouse", "keyboard"].map(|name| folder.0.join(name));
+    assert!(Command::new("mkfifo").args(&pipes).status().expect("mkfifo, of coreutils").success());
+    let address = Some([127, 0, 0, 1].into());
+    let host =
+        Host::open(&Options { address, width: 320, height: 192, fps: 30, ..Options::default() }).expect("a server");
+    let picture = folder.0.join("last.ppm");
+    let mut command = Command::new(&program);
+    command.arg(host.links()[0].to_string()).arg("4").arg(&picture).args(&pipes);
+    let mut running =
+        Running(command.env("LD_LIBRARY_PATH", &folder.0).stdout(Stdio::piped()).spawn().expect("it starts"));
+    // Opened in the device's order: each waits for the other end.
+    let mut devices = pipes.map(|pipe| std::fs::OpenOptions::new().write(true).open(pipe).expect("the other end"));
+    let (mut keys, mut moved, mut pressed) = (Vec::new(), [0; 2], 0);
+    for number in 0..600 {
+        submit(&host, number);
+        if number % 10 == 5 {
+            // Right by 7, up by 3, the left button; and W.
+            let value = i32::from(number % 20 == 5);
+            let mouse = [event(2, 0, 7), event(2, 1, -3), event(1, 0x110, value), event(0, 0, 0)].concat();
+            let keyboard = [event(1, 17, value), event(0, 0, 0)].concat();
+            // The device may have ended.
+            let _ = devices[0].write_all(&mouse);
+            let _ = devices[1].write_all(&keyboard);
+        }
+        while let Some(event) = host.poll_event() {
+            match event.what {
+                What::Input(InputEvent::Key { key, pressed }) => keys.push((key.0, pressed)),
+                What::Input(InputEvent::Button { .. }) => pressed += 1,
+                _ => {}
+            }
+        }
+        moved = host.driver().and_then(|state| state.devices.pointer).map_or(moved, |pointer| pointer.moved);
+        if running.0.try_wait().expect("a child").is_some() {
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    assert!(running.0.wait().expect("an end").success());
+    assert!(keys.contains(&(0x7001a, true)) && keys.contains(&(0x7001a, false)), "{keys:?}");
+    assert!(pressed > 0 && moved[0] > 0 && moved[0] % 7 == 0 && moved[1] == -moved[0] / 7 * 3, "{pressed} {moved:?}");
+    let picture = std::fs::read(&picture).expect("a picture");
+    let head = b"P6 320 192 255\n";
+    assert!(picture.starts_with(head) && picture.len() == head.len() + SIZE.pixels() * 3, "{} bytes", picture.len());
+}

@@ -1,0 +1,288 @@
+//! Pictures of an OpenGL context without a window arrive at encoders as they were drawn, and the context's state stays. Needs EGL and a
+//! driver, which `scripts/setup.sh` installs (Mesa's software renderer).
+
+mod context;
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use context::Context;
+use glow::HasContext;
+use nearlight_codec::{
+    CodecError, Coded, Encoder, EncoderConfig, EncoderDescription, EncoderFactory, Encoders, Picture, Reference,
+};
+use nearlight_embed::{Bitrate, CodecKind, Content, Host, Options, PixelOrder, Rows, Size, What};
+use nearlight_graphics::gl::{Conversion, HandOver, Reader, ReaderOptions};
+use nearlight_viewer::{FrameId, Options as ViewerOptions, Viewer};
+
+const SIZE: Size = Size { width: 320, height: 192 };
+/// Keeps the newest picture that is encoded.
+#[derive(Clone, Default)]
+struct Tap(Arc<Mutex<Option<Picture>>>);
+
+impl EncoderFactory for Tap {
+    fn describe(&self, kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
+        Encoders::default().describe(kind, config)
+    }
+
+    fn open(&self, kind: CodecKind, config: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
+        Ok(Box::new(Tapped(Encoders::default().open(kind, config)?, self.clone())))
+    }
+}
+
+struct Tapped(Box<dyn Encoder>, Tap);
+
+impl Encoder for Tapped {
+    fn encode(&mut self, picture: &Picture, reference: Reference) -> Result<Coded, CodecError> {
+        *self.1.0.lock().expect("no panic") = Some(picture.clone());
+        self.0.encode(picture, reference)
+    }
+
+    fn on_decoded(&mut self, frame: FrameId) {
+        self.0.on_decoded(frame);
+    }
+
+    fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError> {
+        self.0.set_rate(rate)
+    }
+
+    fn set_size(&mut self, size: Size) -> Result<(), CodecError> {
+        self.0.set_size(size)
+    }
+}
+
+/// Colours that change from pixel to pixel; `shade` tells pictures apart.
+fn pattern(shade: u8) -> Vec<u8> {
+    let pixel = |index: usize| {
+        let (x, y) = (index % usize::from(SIZE.width), index / usize::from(SIZE.width));
+        [(x * 3 / 4) as u8, (y + x / 8) as u8, shade, 255]
+    };
+    (0..SIZE.pixels()).flat_map(pixel).collect()
+}
+
+struct Bench {
+    context: Context,
+    gl: glow::Context,
+    host: Host,
+    tap: Tap,
+    _viewer: Viewer,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let context = Context::new();
+        let (gl, tap) = (context.functions(), Tap::default());
+        // In the calling thread, so that a picture is encoded when it was submitted.
+        let options = Options {
+            address: Some([127, 0, 0, 1].into()),
+            width: SIZE.width,
+            height: SIZE.height,
+            synchronous: true,
+            encoders: Encoders::new(tap.clone()),
+            ..Options::default()
+        };
+        let host = Host::open(&options).expect("a server");
+        let viewer = Viewer::connect(&host.links()[0].to_string(), &ViewerOptions::default()).expect("a viewer");
+        while host.wait_event(Duration::from_secs(30)).expect("a viewer comes").what != What::ViewerJoined {}
+        Self { context, gl, host, tap, _viewer: viewer }
+    }
+
+    fn texture(&self, pixels: &[u8]) -> glow::Texture {
+        // SAFETY: the context is current, and the pixels are as many as the size says.
+        unsafe {
+            let texture = self.gl.create_texture().expect("a texture");
+            self.gl.bind_texture(glow::TEXTURE_2D, Some(texture));
+            let (width, height) = (SIZE.width.into(), SIZE.height.into());
+            let data = glow::PixelUnpackData::Slice(Some(pixels));
+            let format = (glow::RGBA8 as i32, glow::RGBA);
+            self.gl.tex_image_2d(glow::TEXTURE_2D, 0, format.0, width, height, 0, format.1, glow::UNSIGNED_BYTE, data);
+            self.gl.bind_texture(glow::TEXTURE_2D, None);
+            texture
+        }
+    }
+
+    fn reader(&self, hand_over: HandOver, conversion: Conversion) -> Reader {
+        let options = ReaderOptions { hand_over, conversion };
+        // SAFETY: the context of this library is current.
+        unsafe { Reader::of_current(options) }.expect("a reader")
+    }
+
+    /// The newest picture that an encoder got, once one came: the session may refuse one.
+    fn encoded(&self, mut submit: impl FnMut()) -> Picture {
+        *self.tap.0.lock().expect("no panic") = None;
+        for _ in 0..1_000 {
+            submit();
+            if let Some(picture) = self.tap.0.lock().expect("no panic").take() {
+                return picture;
+            }
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        panic!("nothing is encoded");
+    }
+}
+
+fn name(texture: glow::Texture) -> NonZeroU32 {
+    texture.0
+}
+
+/// The largest and the mean difference of the rows that hold the picture.
+fn difference(left: &Picture, right: &Picture) -> (u8, f64) {
+    let planes = [(&left.luma, &right.luma), (&left.blue, &right.blue), (&left.red, &right.red)];
+    let lengths = [SIZE.pixels(), SIZE.pixels() / 4, SIZE.pixels() / 4];
+    let pairs = planes.iter().zip(lengths).flat_map(|((left, right), length)| {
+        left[..length].iter().zip(&right[..length]).map(|(left, right)| left.abs_diff(*right))
+    });
+    let all: Vec<u8> = pairs.collect();
+    (all.iter().copied().max().unwrap_or(0), all.iter().map(|value| f64::from(*value)).sum::<f64>() / all.len() as f64)
+}
+
+#[test]
+fn a_texture_a_frame_buffer_and_a_pixel_buffer_are_the_picture() {
+    let bench = Bench::new();
+    let pixels = pattern(90);
+    let texture = bench.texture(&pixels);
+    let content = Content::default();
+    for rows in [Rows::TopDown, Rows::BottomUp] {
+        let plain = bench.encoded(|| {
+            let stride = usize::from(SIZE.width) * 4;
+            let plane = nearlight_embed::Plane { bytes: &pixels, stride };
+            let layout = nearlight_embed::Layout::Packed(PixelOrder::Rgba, plane);
+            let image = nearlight_embed::Image { size: SIZE, layout, rows };
+            bench.host.submit(&nearlight_embed::Picture::new(image)).expect("a picture");
+        });
+        for conversion in [Conversion::Processor, Conversion::Shader] {
+            let mut reader = bench.reader(HandOver::AtOnce, conversion);
+            let read = bench.encoded(|| {
+                // SAFETY: the context is current and has this texture.
+                unsafe { reader.submit_texture(&bench.host, name(texture), SIZE, rows, content) }.expect("a picture");
+            });
+            let (most, mean) = difference(&plain, &read);
+            assert!(most <= 2 && mean < 0.6, "{conversion:?} {rows:?}: {most}, {mean}");
+            // SAFETY: the context is current.
+            unsafe { reader.delete() };
+        }
+        if rows == Rows::TopDown {
+            continue;
+        }
+        // A frame buffer has its first row below, as the bottom-up texture.
+        // SAFETY: the context is current, in all of this.
+        unsafe {
+            let framebuffer = bench.gl.create_framebuffer().expect("a frame buffer");
+            bench.gl.bind_framebuffer(glow::FRAMEBUFFER, Some(framebuffer));
+            let place = glow::COLOR_ATTACHMENT0;
+            bench.gl.framebuffer_texture_2d(glow::FRAMEBUFFER, place, glow::TEXTURE_2D, Some(texture), 0);
+            let buffer = bench.gl.create_buffer().expect("a buffer");
+            bench.gl.bind_buffer(glow::PIXEL_PACK_BUFFER, Some(buffer));
+            bench.gl.buffer_data_size(glow::PIXEL_PACK_BUFFER, pixels.len() as i32, glow::DYNAMIC_COPY);
+            let into = glow::PixelPackData::BufferOffset(0);
+            let (width, height) = (SIZE.width.into(), SIZE.height.into());
+            bench.gl.read_pixels(0, 0, width, height, glow::RGBA, glow::UNSIGNED_BYTE, into);
+            for conversion in [Conversion::Processor, Conversion::Shader] {
+                let mut reader = bench.reader(HandOver::AtOnce, conversion);
+                let read = bench.encoded(|| {
+                    let framebuffer = Some(framebuffer.0);
+                    reader.submit_framebuffer(&bench.host, framebuffer, SIZE, content).expect("a picture");
+                });
+                assert!(difference(&plain, &read).0 <= 2, "{conversion:?}");
+                let read = bench.encoded(|| {
+                    let kind = (SIZE, PixelOrder::Rgba, Rows::BottomUp);
+                    reader.submit_buffer(&bench.host, buffer.0, kind, content).expect("a picture");
+                });
+                assert!(difference(&plain, &read).0 <= 2, "a pixel buffer");
+                let larger = Size { width: 640, ..SIZE };
+                let kind = (larger, PixelOrder::Rgba, Rows::BottomUp);
+                assert!(reader.submit_buffer(&bench.host, buffer.0, kind, content).is_err(), "it is smaller");
+            }
+        }
+    }
+    assert!(bench.context.is_current());
+}
+
+#[test]
+fn the_context_s_state_stays_and_a_picture_comes_with_the_next() {
+    let bench = Bench::new();
+    let gl = &bench.gl;
+    let textures = [40, 200].map(|shade| bench.texture(&pattern(shade)));
+    for conversion in [Conversion::Processor, Conversion::Shader] {
+        let mut reader = bench.reader(HandOver::WithTheNext, conversion);
+        // SAFETY: the context is current, in all of this.
+        unsafe {
+            let framebuffer = gl.create_framebuffer().expect("a frame buffer");
+            gl.bind_framebuffer(glow::READ_FRAMEBUFFER, Some(framebuffer));
+            gl.active_texture(glow::TEXTURE3);
+            gl.bind_texture(glow::TEXTURE_2D, Some(textures[1]));
+            gl.viewport(1, 2, 3, 4);
+            for toggle in [glow::BLEND, glow::SCISSOR_TEST, glow::DEPTH_TEST] {
+                gl.enable(toggle);
+            }
+            gl.color_mask(false, true, false, true);
+            gl.pixel_store_i32(glow::PACK_ALIGNMENT, 8);
+            gl.pixel_store_i32(glow::PACK_ROW_LENGTH, 77);
+            let state = || {
+                let mut viewport = [0; 4];
+                gl.get_parameter_i32_slice(glow::VIEWPORT, &mut viewport);
+                let numbers = [
+                    glow::ACTIVE_TEXTURE,
+                    glow::PACK_ALIGNMENT,
+                    glow::PACK_ROW_LENGTH,
+                    glow::CURRENT_PROGRAM,
+                    glow::VERTEX_ARRAY_BINDING,
+                    glow::DRAW_FRAMEBUFFER_BINDING,
+                    glow::READ_FRAMEBUFFER_BINDING,
+                    glow::PIXEL_PACK_BUFFER_BINDING,
+                    glow::TEXTURE_BINDING_2D,
+                    glow::SAMPLER_BINDING,
+                ];
+                let toggles = [glow::BLEND, glow::SCISSOR_TEST, glow::DEPTH_TEST, glow::CULL_FACE];
+                (
+                    viewport,
+                    numbers.map(|number| gl.get_parameter_i32(number)),
+                    toggles.map(|toggle| gl.is_enabled(toggle)),
+                    gl.get_parameter_bool_array::<4>(glow::COLOR_WRITEMASK),
+                )
+            };
+            let before = state();
+            // What is encoded is the picture before: the other texture.
+            let mut turn = 0;
+            let mut submit = || {
+                turn += 1;
+                let texture = name(textures[turn % 2]);
+                let content = Content::default();
+                reader.submit_texture(&bench.host, texture, SIZE, Rows::TopDown, content).expect("a picture");
+                assert_eq!(state(), before, "{conversion:?}");
+            };
+            submit();
+            submit();
+            let first = bench.encoded(&mut submit);
+            // In the corner without red and green.
+            let shade = |picture: &Picture| picture.blue[0];
+            assert!((shade(&first) > 180) == (turn % 2 == 0), "turn {turn}: {}", shade(&first));
+            assert_eq!(gl.get_error(), glow::NO_ERROR);
+            // Left over from before: the last one, and only once.
+            let submitted = bench.host.statistics().submitted;
+            reader.finish(&bench.host).expect("the last picture");
+            reader.finish(&bench.host).expect("nothing");
+            assert_eq!(bench.host.statistics().submitted, submitted + 1);
+            gl.color_mask(true, true, true, true);
+            for toggle in [glow::BLEND, glow::SCISSOR_TEST, glow::DEPTH_TEST] {
+                gl.disable(toggle);
+            }
+            gl.pixel_store_i32(glow::PACK_ROW_LENGTH, 0);
+            gl.bind_framebuffer(glow::FRAMEBUFFER, None);
+            reader.delete();
+        }
+    }
+}
+
+#[test]
+fn without_a_context_it_says_so() {
+    std::thread::spawn(|| {
+        // SAFETY: nothing is current in this thread, which is what is asked.
+        let refused = unsafe { Reader::of_current(ReaderOptions::default()) };
+        let error = refused.err().expect("no context").to_string();
+        assert!(error.contains("no OpenGL context"), "{error}");
+    })
+    .join()
+    .expect("no panic");
+}
