@@ -76,6 +76,15 @@ test("a table sorts by a click on a column's head, the better end first", async 
   await context.close();
 });
 
+test("the whole head of a column sorts, not only its words", async () => {
+  const { context, page } = await openReport();
+  const head = page.locator("table.sortable th", { hasText: /^utility/ }).first();
+  const { width } = await head.boundingBox();
+  await head.click({ position: { x: width - 3, y: 3 } });
+  assert.equal(await head.getAttribute("aria-sort"), "descending");
+  await context.close();
+});
+
 test("a table sorts by the keyboard and tells assistive technology", async () => {
   const { context, page } = await openReport();
   const head = page.getByRole("columnheader", { name: /^Controller/ }).first();

@@ -1,11 +1,13 @@
 //! A run in virtual time is a function of plan, program and seed: every plan that ships, shortened, gives the same bytes each time.
 
-use std::path::Path;
+mod support;
+
 use std::sync::Arc;
 
 use nearlight_lab::plan::{Encoder, Setting, Transport};
-use nearlight_lab::{Cell, Options, Outcome, Plan, run_plan};
-use nearlight_units::{Span, Time};
+use nearlight_lab::{Cell, Options, Outcome, Plan};
+use nearlight_units::Span;
+use support::json;
 
 /// Of a run over WebRTC: long enough for receiver reports, one a second.
 const OVER_WEBRTC: Span = Span::from_millis(2_000);
@@ -42,11 +44,7 @@ fn shorten(cell: &mut Cell) {
 
 fn outcome(plan: &Plan, threads: usize) -> Outcome {
     let options = Options { seeds: Some(1), threads: Some(threads), ..Options::default() };
-    run_plan(plan, &options, &|| Time::ZERO, &mut |_| {}).unwrap_or_else(|error| panic!("{}: {error}", plan.name))
-}
-
-fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).expect("plain figures")
+    support::outcome(plan, &options)
 }
 
 /// Labels of the cells whose two runs differ.
@@ -65,18 +63,12 @@ fn differing(plan: &mut Plan) -> Vec<String> {
 
 #[test]
 fn every_shipped_plan_gives_the_same_bytes_twice_and_on_two_threads() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
-    let mut plans = 0;
-    for entry in std::fs::read_dir(folder).expect("plans/") {
-        let path = entry.expect("an entry").path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
-            let mut plan = Plan::read(&path).unwrap_or_else(|error| panic!("{error}"));
-            let differing = differing(&mut plan);
-            assert!(differing.is_empty(), "{}: {} cells differ: {differing:?}", plan.name, differing.len());
-            plans += 1;
-        }
+    let mut plans = support::all_shipped();
+    for plan in &mut plans {
+        let differing = differing(plan);
+        assert!(differing.is_empty(), "{}: {} cells differ: {differing:?}", plan.name, differing.len());
     }
-    assert!(plans >= 15, "{plans} plans");
+    assert!(plans.len() >= 15, "{} plans", plans.len());
 }
 
 /// Losses in both directions make a run depend on the order of whatever goes out at the same time.
@@ -98,7 +90,7 @@ fn a_lossy_session_over_webrtc_is_the_same_each_time() {
         forward = "rate=8mbit,queue=100ms,delay=15ms,loss=5%"
         feedback = "delay=15ms,loss=20%"
     "#;
-    let plan = Plan::parse(Path::new("lossy.toml"), text).unwrap_or_else(|error| panic!("{error}"));
+    let plan = support::parse(text);
     let first = json(&outcome(&plan, 1).runs);
     for _ in 0..5 {
         assert!(json(&outcome(&plan, 1).runs) == first, "another run");

@@ -1,8 +1,9 @@
 //! Plans of TCP flows without sessions: their figures, their page, and measured traces in place of made-up ones.
 
-use std::path::{Path, PathBuf};
+mod support;
 
-use nearlight_lab::{Head, Plan, PlanError, report, run, run_means};
+use nearlight_lab::{Head, report, run, run_means};
+use support::{Folder, parse, refusal};
 
 const TEXT: &str = r#"
     question = "?"
@@ -30,13 +31,9 @@ const TEXT: &str = r#"
     values = ["cubic", "hera/buckets:4", "copa"]
 "#;
 
-fn plan(text: &str) -> Result<Plan, PlanError> {
-    Plan::parse(Path::new("test.toml"), text)
-}
-
 #[test]
 fn flows_alone_have_their_figures_and_a_page() {
-    let plan = plan(TEXT).unwrap_or_else(|error| panic!("{error}"));
+    let plan = parse(TEXT);
     assert_eq!(plan.cells.len(), 6);
     let runs: Vec<_> = plan.cells.iter().map(|cell| run(cell, 1).unwrap_or_else(|error| panic!("{error}"))).collect();
     for run in &runs {
@@ -79,42 +76,25 @@ fn what_is_wrong_with_flows_alone_is_said() {
         ("\"copa\"]", "\"copah\"]", "no law of congestion control `copah`"),
         ("buckets:4", "buckets:5", "no parameter of Hera's"),
     ] {
-        let error = plan(&TEXT.replace(from, to)).expect_err(words).to_string();
+        let error = refusal(&TEXT.replace(from, to));
         assert!(error.contains(words), "{error}");
     }
     let no_flows = "question = \"?\"\n[all]\nduration = \"9s\"\nmedia = []\n[[all.path]]\nname = \"a\"\nforward = \"rate=1mbit\"\n";
-    let error = plan(no_flows).expect_err("nothing to run").to_string();
+    let error = refusal(no_flows);
     assert!(error.contains("add flows for `media = []`"), "{error}");
-}
-
-/// A folder that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("nearlight-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a temporary folder");
-        Self(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What stays behind is in the temporary folder.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[test]
 fn traces_of_a_folder_stand_in_for_made_up_capacities() {
     let folder = Folder::new("flows-traces");
-    let error = plan(TEXT).and_then(|plan| plan.over_traces(&folder.0)).expect_err("no traces").to_string();
+    std::fs::create_dir_all(&folder.0).expect("a folder");
+    let error = parse(TEXT).over_traces(&folder.0).expect_err("no traces").to_string();
     assert!(error.contains("no files that end with .csv or .mahi"), "{error}");
     for (name, rate) in [("slow", 4), ("fast", 40)] {
         let lines = (0..20).map(|second| format!("{second},{rate}\n")).collect::<Vec<_>>().concat();
         std::fs::write(folder.0.join(format!("{name}.csv")), format!("t_s,mbps\n{lines}")).expect("a file");
     }
-    let made_up = plan(TEXT).unwrap_or_else(|error| panic!("{error}"));
+    let made_up = parse(TEXT);
     let (digest, cells) = (made_up.digest, made_up.cells.len());
     let over = made_up.over_traces(&folder.0).unwrap_or_else(|error| panic!("{error}"));
     assert_ne!(over.digest, digest, "runs over other traces are another plan's");
@@ -126,9 +106,9 @@ fn traces_of_a_folder_stand_in_for_made_up_capacities() {
     }
     let constant =
         TEXT.replace("model=beach-stationary/20mbit", "rate=20mbit").replace("model=city-drive/20mbit", "rate=9mbit");
-    let error = plan(&constant).and_then(|plan| plan.over_traces(&folder.0)).expect_err("no model").to_string();
+    let error = parse(&constant).over_traces(&folder.0).expect_err("no model").to_string();
     assert!(error.contains("no path with `model=`"), "{error}");
     std::fs::write(folder.0.join("wrong.csv"), "t_s,mbps\nx,y\n").expect("a file");
-    let error = plan(TEXT).and_then(|plan| plan.over_traces(&folder.0)).expect_err("a wrong trace").to_string();
+    let error = parse(TEXT).over_traces(&folder.0).expect_err("a wrong trace").to_string();
     assert!(error.contains("wrong.csv"), "{error}");
 }

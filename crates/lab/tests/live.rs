@@ -1,12 +1,15 @@
 //! A live run's record from events that were made up, so that every figure is known beforehand.
 
+mod support;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
 use nearlight_lab::live::{LiveLink, LiveNote, LiveRun, path_seeds, paths, record, refusal};
-use nearlight_lab::{Histogram, Options, Plan, RunRecord, RunnerError, run, run_plan, summarise};
+use nearlight_lab::{Histogram, Options, RunRecord, RunnerError, run, run_plan, summarise};
 use nearlight_link::Hop as _;
 use nearlight_units::{Bytes, Time};
+use support::parse;
 
 const PLAN: &str = r#"
 question = "?"
@@ -22,10 +25,6 @@ name = "p"
 forward = "rate=8mbit,delay=10ms"
 feedback = "delay=10ms"
 "#;
-
-fn plan(text: &str) -> Plan {
-    Plan::parse(Path::new("live.toml"), text).unwrap_or_else(|error| panic!("{error}"))
-}
 
 /// The path's time zero on the machine's clock.
 const ORIGIN: u64 = 7_000_000_000;
@@ -77,7 +76,7 @@ fn events() -> (String, String) {
 
 #[test]
 fn events_of_both_ends_become_the_record_of_a_run() {
-    let plan = plan(PLAN);
+    let plan = parse(PLAN);
     let (server_events, client_events) = events();
     let mut one_way_delay = Histogram::default();
     one_way_delay.add_many(12_000, 100);
@@ -123,7 +122,7 @@ fn events_of_both_ends_become_the_record_of_a_run() {
 
 #[test]
 fn events_of_another_version_are_refused_rather_than_left_out_of_the_figures() {
-    let plan = plan(PLAN);
+    let plan = parse(PLAN);
     let (server, client) = events();
     let origin = Time::from_nanos(ORIGIN);
     let refused = |server_events: &str, client_events: &str| {
@@ -149,7 +148,7 @@ fn a_seed_means_the_same_capacity_live_as_in_virtual_time() {
     std::fs::write(&trace, format!("t_s,mbps\n{steps}")).expect("a file");
     let capacities = ["model=drawn/2mbit/10mbit/1s".to_owned(), format!("trace={}", trace.display())];
     for (capacity, seed) in capacities.iter().flat_map(|capacity| [1, 2, 77].map(|seed| (capacity, seed))) {
-        let plan = plan(&PLAN.replace("rate=8mbit", capacity));
+        let plan = parse(&PLAN.replace("rate=8mbit", capacity));
         let cell = &plan.cells[0];
         let link = LiveLink::default();
         let (note, origin) = (LiveNote::default(), Time::ZERO);
@@ -167,7 +166,7 @@ fn a_seed_means_the_same_capacity_live_as_in_virtual_time() {
 
 #[test]
 fn what_live_runs_cannot_do_is_refused_with_the_reason() {
-    assert_eq!(refusal(&plan(PLAN).cells[0]), None);
+    assert_eq!(refusal(&parse(PLAN).cells[0]), None);
     for (more, reason) in [
         ("[[all.flow]]\nkind = \"tcp\"\n", "competing flows"),
         ("[[all.media]]\n[[all.media]]\n", "several media"),
@@ -175,7 +174,7 @@ fn what_live_runs_cannot_do_is_refused_with_the_reason() {
         ("[[all.media]]\ndirection = \"back\"\n", "go back"),
         ("[[all.media]]\naccess = \"delay=1ms\"\n", "hops of its own"),
     ] {
-        let plan = plan(&format!("{PLAN}{more}"));
+        let plan = parse(&format!("{PLAN}{more}"));
         let options = Options { live: true, seeds: Some(1), ..Options::default() };
         let refused = run_plan(&plan, &options, &|| Time::ZERO, &mut |_| {}).expect_err(more);
         assert!(matches!(refused, RunnerError::NotLive { .. }) && refused.to_string().contains(reason), "{refused}");

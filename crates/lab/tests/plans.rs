@@ -1,9 +1,10 @@
 //! Plans: what ships, what is refused, and runs that are the same each time.
 
-use std::path::{Path, PathBuf};
+mod support;
 
 use nearlight_lab::{Options, Plan, RUNS_FILE, run, run_plan};
 use nearlight_units::{Span, Time};
+use support::{Folder, outcome, parse, refusal};
 
 const SMALL: &str = r#"
 question = "Does it run?"
@@ -27,55 +28,19 @@ kind = "tcp"
 start = "1s"
 "#;
 
-fn plan(text: &str) -> Plan {
-    Plan::parse(Path::new("small.toml"), text).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn shipped() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .expect("plans/")
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-        .collect();
-    files.sort();
-    files
-}
-
-fn json(plan: &Plan, options: &Options) -> String {
-    let outcome = run_plan(plan, options, &|| Time::ZERO, &mut |_| {}).expect("runs");
-    serde_json::to_string(&outcome.summary).expect("plain figures")
-}
-
-/// A folder of this test's own, gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let _ = std::fs::remove_dir_all(&path);
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn summary(plan: &Plan, options: &Options) -> String {
+    support::json(&outcome(plan, options).summary)
 }
 
 #[test]
 fn every_shipped_plan_can_be_read() {
-    let files = shipped();
-    assert!(files.len() >= 5, "{files:?}");
-    for file in files {
-        let plan = Plan::read(&file).unwrap_or_else(|error| panic!("{error}"));
-        assert!(plan.question.ends_with('?') && !plan.cells.is_empty(), "{}", file.display());
+    for plan in support::all_shipped() {
+        assert!(plan.question.ends_with('?') && !plan.cells.is_empty(), "{}", plan.name);
         for published in &plan.published {
             let belongs = |cell: &nearlight_lab::Cell| published.belongs_to(&cell.labels);
-            assert!(plan.cells.iter().any(belongs), "{}: {:?} belongs to no cell", file.display(), published.labels);
+            assert!(plan.cells.iter().any(belongs), "{}: {:?} belongs to no cell", plan.name, published.labels);
             for metric in published.metrics.keys() {
-                assert!(nearlight_lab::report::can_show(metric), "{}: no page shows {metric}", file.display());
+                assert!(nearlight_lab::report::can_show(metric), "{}: no page shows {metric}", plan.name);
             }
         }
     }
@@ -85,7 +50,7 @@ fn every_shipped_plan_can_be_read() {
 fn the_plan_in_the_documents_runs() {
     let text = include_str!("../../../docs/lab.md");
     let example = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
-    let mut plan = plan(example);
+    let mut plan = parse(example);
     assert_eq!((plan.cells.len(), plan.seeds, plan.published.len()), (4, 5, 1));
     let short = nearlight_lab::plan::Setting { duration: Span::from_secs(8), ..(*plan.cells[0].setting).clone() };
     plan.cells[0].setting = std::sync::Arc::new(short);
@@ -95,20 +60,20 @@ fn the_plan_in_the_documents_runs() {
 
 #[test]
 fn the_same_plan_gives_the_same_bytes_on_one_thread_and_on_several() {
-    let plan = plan(SMALL);
-    let first = json(&plan, &Options { threads: Some(1), ..Options::default() });
-    assert_eq!(first, json(&plan, &Options { threads: Some(3), ..Options::default() }));
-    assert_ne!(first, json(&plan, &Options { seeds: Some(1), ..Options::default() }));
+    let plan = parse(SMALL);
+    let first = summary(&plan, &Options { threads: Some(1), ..Options::default() });
+    assert_eq!(first, summary(&plan, &Options { threads: Some(3), ..Options::default() }));
+    assert_ne!(first, summary(&plan, &Options { seeds: Some(1), ..Options::default() }));
     let (one, other) = (run(&plan.cells[0], 1).expect("a run"), run(&plan.cells[0], 2).expect("a run"));
     assert_ne!(one.media[0].received, other.media[0].received, "another seed is another run");
 }
 
 #[test]
 fn finished_runs_are_kept_and_the_next_call_goes_on() {
-    let plan = plan(SMALL);
+    let plan = parse(SMALL);
     let folder = Folder::new("resume");
     let options = |seeds| Options { seeds: Some(seeds), folder: Some(folder.0.clone()), ..Options::default() };
-    let simulated = |options: &Options| run_plan(&plan, options, &|| Time::ZERO, &mut |_| {}).expect("runs").simulated;
+    let simulated = |options: &Options| outcome(&plan, options).simulated;
     assert_eq!(simulated(&options(1)), Span::from_secs(12));
     // The call was stopped in the middle of a line.
     let file = folder.0.join(RUNS_FILE);
@@ -116,16 +81,15 @@ fn finished_runs_are_kept_and_the_next_call_goes_on() {
     std::fs::write(&file, &text[..text.len() - 100]).expect("writable");
     assert_eq!(simulated(&options(2)), Span::from_secs(3 + 12), "one run is made again, four are new");
     assert_eq!(simulated(&options(2)), Span::ZERO);
-    assert_eq!(json(&plan, &options(2)), json(&plan, &Options { seeds: Some(2), ..Options::default() }));
+    assert_eq!(summary(&plan, &options(2)), summary(&plan, &Options { seeds: Some(2), ..Options::default() }));
     // Another plan in the same folder starts anew.
-    let other = Plan::parse(Path::new("small.toml"), &SMALL.replace("1%", "2%")).expect("a plan");
-    let outcome = run_plan(&other, &options(1), &|| Time::ZERO, &mut |_| {}).expect("runs");
-    assert_eq!(outcome.simulated, Span::from_secs(12));
+    let other = parse(&SMALL.replace("1%", "2%"));
+    assert_eq!(outcome(&other, &options(1)).simulated, Span::from_secs(12));
 }
 
 #[test]
 fn only_the_asked_cells_run() {
-    let plan = plan(SMALL);
+    let plan = parse(SMALL);
     let only = |pairs: &[(&str, &str)]| Options {
         only: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         seeds: Some(1),
@@ -159,7 +123,7 @@ fn what_is_wrong_with_a_plan_is_said_with_its_place_and_the_remedy() {
         (format!("{head}{path}[all.source]\nkey_ratio = 0.0\n"), "line 7", "from 0.1 to 100"),
     ];
     for (text, place, remedy) in cases {
-        let error = Plan::parse(Path::new("wrong.toml"), &text).expect_err(remedy).to_string();
+        let error = refusal(&text);
         assert!(error.contains("wrong.toml") && error.contains(place) && error.contains(remedy), "{text}\n{error}");
     }
 }
@@ -216,7 +180,7 @@ fn a_plan_that_says_nothing_or_contradicts_itself_is_refused_in_its_own_line() {
         (format!("{head}{path}[all.client]\nvsync_hz = 0\n"), "line 7", "`vsync_hz` goes from 1"),
     ];
     for (text, line, remedy) in cases {
-        let error = Plan::parse(Path::new("wrong.toml"), &text).expect_err(remedy).to_string();
+        let error = refusal(&text);
         assert!(error.contains(&format!("wrong.toml`, {line}:")) && error.contains(remedy), "{text}\n{error}");
     }
     // What is not written gives way to what is.
@@ -226,7 +190,7 @@ fn a_plan_that_says_nothing_or_contradicts_itself_is_refused_in_its_own_line() {
         ("minimum = \"9mbit\"\nmaximum = \"9mbit\"\n", [9_000, 9_000, 9_000]),
         ("", [1_000, 8_000, 100_000]),
     ] {
-        let bounds = plan(&source(text)).cells[0].setting.source.bounds;
+        let bounds = parse(&source(text)).cells[0].setting.source.bounds;
         let found = [bounds.minimum, bounds.start, bounds.maximum].map(|rate| rate.as_bps() / 1_000);
         assert_eq!(found, [minimum, start, maximum], "{text}");
     }
@@ -236,7 +200,7 @@ fn a_plan_that_says_nothing_or_contradicts_itself_is_refused_in_its_own_line() {
 fn a_comment_added_to_a_plan_keeps_its_finished_runs() {
     let folder = Folder::new("comment");
     let options = Options { seeds: Some(1), folder: Some(folder.0.clone()), ..Options::default() };
-    let made = |text: &str| run_plan(&plan(text), &options, &|| Time::ZERO, &mut |_| {}).expect("runs").simulated;
+    let made = |text: &str| outcome(&parse(text), &options).simulated;
     assert_eq!(made(SMALL), Span::from_secs(12));
     let commented = format!("# Why this plan.\n{}\n# An afterthought.\n", SMALL.replace("seeds = 2", "seeds = 7"));
     let reworded =
@@ -263,7 +227,7 @@ fn runs_on_a_trace_start_where_their_seed_says_and_wrap_round() {
     let folder = Folder::new("trace");
     let file = trace(&folder);
     let of = |path: &str| {
-        plan(&format!(
+        parse(&format!(
             "question = \"?\"\n[all]\nduration = \"10s\"\nsample = \"500ms\"\ncontrollers = [\"fixed\", \"scream-v2\"]\n[[all.path]]\n\
              name = \"p\"\nforward = \"{path}\"\nfeedback = \"{path}\"\n"
         ))

@@ -3,9 +3,9 @@
 //! Numbers come from the RFCs: RFC 8868 (section 4.1) takes throughputs within a factor of three as fair; "adapts" and "link is
 //! full" have no number there, and mean here from half of what is there for the taking to all of it.
 
-use std::path::Path;
+mod support;
 
-use nearlight_lab::{Cell, Plan, RunRecord, run};
+use nearlight_lab::{Cell, RunRecord, run};
 
 const CONTROLLERS: [&str; 3] = ["gcc-libwebrtc", "nada-rfc8698", "scream-v2"];
 
@@ -14,8 +14,7 @@ const MINIMUM: f64 = 0.15;
 const MAXIMUM: f64 = 1.5;
 
 fn cells(case: &str, controller: &str) -> Vec<Cell> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/rfc8867.toml");
-    let plan = Plan::read(&file).unwrap_or_else(|error| panic!("{error}"));
+    let plan = support::shipped("rfc8867");
     let has = |name: &str, value: &str, cell: &Cell| cell.labels.get(name).is_some_and(|has| has == value);
     let cells: Vec<Cell> = plan
         .cells

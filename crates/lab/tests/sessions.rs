@@ -1,18 +1,14 @@
 //! Sessions in virtual time against closed forms, and with codecs that really run.
 
-use std::path::Path;
+mod support;
 
-use nearlight_lab::{Head, Plan, RunRecord, report, run, run_means, summarise};
-
-fn run_text(text: &str) -> RunRecord {
-    let plan = Plan::parse(Path::new("test.toml"), text).unwrap_or_else(|error| panic!("{error}"));
-    run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"))
-}
+use nearlight_lab::{Head, RunRecord, report, run, run_means, summarise};
+use support::{first_run, parse};
 
 /// Frames of exactly 20 Mb/s in bursts over a wire of 40 Mb/s.
 #[test]
 fn a_frame_takes_its_own_length_on_the_wire_and_the_delay() {
-    let record = run_text(
+    let record = first_run(
         r#"
         question = "?"
         [all]
@@ -70,7 +66,7 @@ fn without_repair_a_loss_costs_frames_until_the_next_key_frame() {
             "#
         )
     };
-    let (repair, intra) = (run_text(&text("retransmission")), run_text(&text("intra")));
+    let (repair, intra) = (first_run(&text("retransmission")), first_run(&text("intra")));
     let dropped = |run: &RunRecord| run.media[0].sent_frames - run.media[0].received_frames;
     assert!(dropped(&repair) <= 2 && repair.media[0].key_frames == 1, "{} dropped", dropped(&repair));
     // About 63 of 2,088 frames lose a packet; each costs a round trip at least, two frames at 72 a second.
@@ -95,7 +91,7 @@ fn a_real_codec_in_the_loop_says_how_good_pictures_are() {
         forward = "rate=5mbit,delay=10ms,loss=1%"
         feedback = "delay=10ms"
     "#;
-    let (one, again) = (run_text(text), run_text(text));
+    let (one, again) = (first_run(text), first_run(text));
     let media = &one.media[0];
     assert!(media.psnr.count() > 60, "{} pictures", media.psnr.count());
     let (psnr, ssim) = (media.psnr.mean().expect("pictures") / 1e3, media.ssim.mean().expect("pictures") / 1e6);
@@ -125,7 +121,7 @@ feedback = "delay=5ms"
 
 #[test]
 fn who_sends_most_and_shows_little_in_time_is_neither_headed_nor_marked() {
-    let plan = Plan::parse(Path::new("crowded.toml"), CROWDED).unwrap_or_else(|error| panic!("{error}"));
+    let plan = parse(CROWDED);
     let runs: Vec<RunRecord> = plan
         .cells
         .iter()
@@ -169,7 +165,7 @@ fn an_outage_is_a_stall_and_its_captures_are_not_in_time() {
             .replace("delay=5ms\"\nfeedback", &format!("delay=5ms{outage}\"\nfeedback"))
     };
     let [whole, cut, ended] =
-        ["", ",outage=15s+3s", ",outage=15s+60s"].map(|outage| run_means(&run_text(&text(outage))));
+        ["", ",outage=15s+3s", ",outage=15s+60s"].map(|outage| run_means(&first_run(&text(outage))));
     assert!(whole["in_time_ratio"] > 0.99 && whole["stalls_per_minute"] == 0.0, "{whole:?}");
     // Three of 30 seconds, and what it takes to come back.
     assert!((0.1..0.12).contains(&cut["stall_ratio"]) && (cut["stalls_per_minute"] - 2.0).abs() < 0.01, "{cut:?}");
@@ -184,7 +180,7 @@ fn an_outage_is_a_stall_and_its_captures_are_not_in_time() {
 #[test]
 fn frames_that_the_sender_leaves_out_are_not_in_time() {
     // Over TCP, frames that wait for too long are skipped, and none of the rest is lost.
-    let means = run_means(&run_text(&CROWDED.replace("controllers = [\"fixed\", \"scream-v2\"]", "").replace(
+    let means = run_means(&first_run(&CROWDED.replace("controllers = [\"fixed\", \"scream-v2\"]", "").replace(
         "recovery = \"intra\"\n[[all.path]]",
         "deadline = \"10s\"\n[[all.system]]\ncontroller = \"tcp-cubic\"\n[[all.path]]",
     )));

@@ -1,8 +1,9 @@
 //! While media arrive the picture moves: with any controller and any queue, losses are recovered or a key frame is requested.
 
-use std::path::Path;
+mod support;
 
-use nearlight_lab::{Plan, RunRecord, run};
+use nearlight_lab::{RunRecord, run};
+use support::parse;
 
 fn runs(controllers: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
     runs_over("webtransport", controllers, forward, seeds)
@@ -36,7 +37,7 @@ fn runs_over(transport: &str, controllers: &str, forward: &str, seeds: u64) -> V
         feedback = "delay=5ms"
         "#
     );
-    let plan = Plan::parse(Path::new("test.toml"), &text).unwrap_or_else(|error| panic!("{error}"));
+    let plan = parse(&text);
     let cells = plan.cells.iter().flat_map(|cell| (1..=seeds).map(move |seed| (cell, seed)));
     cells.map(|(cell, seed)| run(cell, seed).unwrap_or_else(|error| panic!("{error}"))).collect()
 }

@@ -1,9 +1,12 @@
 //! Systems: a rate controller with its redundancy and its recovery, in virtual time.
 
+mod support;
+
 use std::path::Path;
 
 use nearlight_lab::plan::{Published, PublishedFigure};
-use nearlight_lab::{FrameLossCounts, Head, Plan, RunRecord, STAGE_METRICS, report, run, run_means, summarise};
+use nearlight_lab::{FrameLossCounts, Head, RunRecord, STAGE_METRICS, report, run, run_means, summarise};
+use support::{first_run, parse, refusal};
 
 fn text(system: &str) -> String {
     format!(
@@ -31,8 +34,7 @@ fn text(system: &str) -> String {
 }
 
 fn run_system(system: &str) -> RunRecord {
-    let plan = Plan::parse(Path::new("test.toml"), &text(system)).unwrap_or_else(|error| panic!("{error}"));
-    run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"))
+    first_run(&text(system))
 }
 
 fn figure(run: &RunRecord, name: &str) -> f64 {
@@ -90,7 +92,7 @@ fn an_outage_is_recovered_by_a_frame_that_the_receiver_has_seen() {
     let figures = |recovery: &str| {
         let plan =
             text(&format!("controller = 'fixed'\nrecovery = '{recovery}'")).replace(",loss=1%,25%", ",outage=8s+700ms");
-        let plan = Plan::parse(Path::new("test.toml"), &plan).unwrap_or_else(|error| panic!("{error}"));
+        let plan = parse(&plan);
         let run = run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"));
         ["key_frames", "recovered_by_reference", "recovered_by_key_frame", "bad_frame_ratio"]
             .map(|name| figure(&run, name))
@@ -120,7 +122,7 @@ fn over_tcp_everything_arrives_and_waits_for_what_was_lost() {
 fn the_buffer_rule_stays_down_where_frames_are_shown_as_they_come() {
     let plan = text("controller = 'buffer-occupancy'\nrecovery = 'none'\nkey_every = 10")
         .replace("minimum = \"4mbit\"", "minimum = \"200kbit\"");
-    let plan = Plan::parse(Path::new("test.toml"), &plan).unwrap_or_else(|error| panic!("{error}"));
+    let plan = parse(&plan);
     let run = run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"));
     // A live source fills no buffer: the rate stays on the lowest rungs although the path carries 20 Mb/s.
     assert!(figure(&run, "received_mbps") < 0.6, "{}", figure(&run, "received_mbps"));
@@ -135,7 +137,7 @@ fn with_buffer(frames: u8, forward: &str) -> (RunRecord, Vec<u32>) {
         .replace("duration = \"20s\"", "duration = \"45s\"\nsample = \"100ms\"\nwarm_up = \"0s\"")
         .replace("rate=20mbit,queue=1000p,delay=10ms,loss=1%,25%", forward)
         .replace("vsync_hz = 120", &format!("vsync_hz = 120\nplayback_buffer = {frames}"));
-    let plan = Plan::parse(Path::new("test.toml"), &plan).unwrap_or_else(|error| panic!("{error}"));
+    let plan = parse(&plan);
     let run = run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"));
     let targets = run.media[0].target.clone();
     (run, targets)
@@ -170,7 +172,7 @@ fn the_buffer_rule_goes_down_and_up_with_what_the_path_carries() {
 fn fitted_captures_leave_less_to_chance() {
     let means = |captures: &str| {
         let system = format!("controller = 'fixed'\nfec = 'planner'\ncaptures = '{captures}'");
-        let plan = Plan::parse(Path::new("test.toml"), &text(&system)).unwrap_or_else(|error| panic!("{error}"));
+        let plan = parse(&text(&system));
         assert_eq!(
             plan.cells[0].labels.get("captures").map(String::as_str),
             (captures == "fitted").then_some("fitted")
@@ -200,7 +202,7 @@ fn systems_that_cannot_work_are_refused() {
         ("controller = 'tcp-cubic'\ncaptures = 'fitted'", "leave out `captures`"),
         ("controller = 'fixed'\ncaptures = 'odd'", "unknown variant `odd`"),
     ] {
-        let error = Plan::parse(Path::new("test.toml"), &text(system)).expect_err(system).to_string();
+        let error = refusal(&text(system));
         assert!(error.contains(says), "{system}: {error}");
     }
 }
@@ -241,7 +243,7 @@ fn damage_lasts_as_long_as_it_does_where_there_is_any() {
 fn a_page_has_systems_side_by_side_and_published_figures_beside_ours() {
     let systems =
         "controller = 'fixed'\n[[all.system]]\ncontroller = 'fixed'\nfec = 'nebula'\nrecovery = 'none'\nkey_every = 10";
-    let plan = Plan::parse(Path::new("test.toml"), &text(systems)).unwrap_or_else(|error| panic!("{error}"));
+    let plan = parse(&text(systems));
     let runs: Vec<RunRecord> =
         plan.cells.iter().map(|cell| run(cell, 1).unwrap_or_else(|error| panic!("{error}"))).collect();
     let page = |published: &[Published]| {

@@ -1,8 +1,9 @@
 //! Sessions over WebRTC in virtual time: exact, as good as over our own datagrams, and with the same decisions.
 
-use std::path::Path;
+mod support;
 
 use nearlight_lab::{MediaRecord, Plan, RunRecord, run};
+use support::{parse, refusal};
 
 /// One session, with a controller, redundancy, transport, distance of feedback and path.
 fn plan((controller, fec): (&str, &str), transport: &str, feedback: &str, path: &str) -> Plan {
@@ -29,7 +30,7 @@ fn plan((controller, fec): (&str, &str), transport: &str, feedback: &str, path: 
         feedback = "delay=10ms"
         "#
     );
-    Plan::parse(Path::new("test.toml"), &text).unwrap_or_else(|error| panic!("{error}"))
+    parse(&text)
 }
 
 fn run_over(controller: &str, transport: &str, feedback: &str, path: &str) -> RunRecord {
@@ -138,7 +139,7 @@ fn what_webrtc_has_no_means_for_is_refused() {
         let text = format!(
             "question = \"?\"\n[all]\nduration = \"5s\"\ntransport = \"webrtc\"\n{further}\n[[all.path]]\nname = \"p\"\nforward = \"delay=1ms\"\n"
         );
-        let error = Plan::parse(Path::new("test.toml"), &text).expect_err(what).to_string();
+        let error = refusal(&text);
         assert!(error.contains(what), "`{error}` does not say `{what}`");
     }
 }

@@ -1,25 +1,13 @@
 //! Wi-Fi cells in plans: as hops of sessions, and as cells of the traffic model.
 
-use std::path::Path;
+mod support;
 
-use nearlight_lab::{Head, Options, Plan, RunRecord, report, run, run_plan};
-use nearlight_units::Time;
+use nearlight_lab::{Head, Options, Plan, RunRecord, report, run};
+use support::{first_run, parse, refusal};
 
-fn plan(text: &str) -> Plan {
-    Plan::parse(Path::new("wifi.toml"), text).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn refusal(text: &str) -> String {
-    match Plan::parse(Path::new("wrong.toml"), text) {
-        Ok(_) => panic!("nobody refuses\n{text}"),
-        Err(error) => error.to_string(),
-    }
-}
-
-fn json(plan: &Plan) -> String {
+fn summary(plan: &Plan) -> String {
     let options = Options { seeds: Some(2), ..Options::default() };
-    let outcome = run_plan(plan, &options, &|| Time::ZERO, &mut |_| {}).expect("runs");
-    serde_json::to_string(&outcome.summary).expect("plain figures")
+    support::json(&support::outcome(plan, &options).summary)
 }
 
 /// Sessions of a fixed rate whose only hop is a cell.
@@ -49,13 +37,10 @@ fn sessions(count: &str, cell: &str, more: &str) -> String {
     )
 }
 
-fn first(text: &str) -> RunRecord {
-    run(&plan(text).cells[0], 1).unwrap_or_else(|error| panic!("{error}"))
-}
-
 #[test]
 fn headsets_of_one_plan_share_a_cell_both_ways() {
-    let (alone, three) = (first(&sessions("1", "standard-11ax", "")), first(&sessions("3", "standard-11ax", "")));
+    let (alone, three) =
+        (first_run(&sessions("1", "standard-11ax", "")), first_run(&sessions("3", "standard-11ax", "")));
     assert_eq!((alone.media.len(), three.media.len()), (1, 3));
     let cell = |record: &RunRecord| record.wifi.iter().map(|wifi| wifi.record.clone()).next().expect("one cell");
     let (one, all) = (cell(&alone), cell(&three));
@@ -64,7 +49,7 @@ fn headsets_of_one_plan_share_a_cell_both_ways() {
     assert!((2.7..3.3).contains(&(all.delivered_mbps() / one.delivered_mbps())), "{}", all.delivered_mbps());
     assert!(all.uplink.delivered > one.uplink.delivered * 2 && all.airtime_ratio() > one.airtime_ratio() * 1.5);
     // Staggered batches hardly meet; aligned ones wait for one another.
-    let aligned = cell(&first(&sessions("3", "standard-11ax", "").replace("staggered", "aligned")));
+    let aligned = cell(&first_run(&sessions("3", "standard-11ax", "").replace("staggered", "aligned")));
     let delays = [&one, &all, &aligned].map(|record| record.dl_packet_delay.mean().as_secs_f64());
     assert!((delays[1] / delays[0] - 1.0).abs() < 0.2 && delays[2] > delays[0] * 1.5, "{delays:?}");
     for media in &three.media {
@@ -76,7 +61,7 @@ fn headsets_of_one_plan_share_a_cell_both_ways() {
 
 #[test]
 fn sessions_in_a_cell_give_the_same_bytes_each_time() {
-    let plan = plan(&sessions("2", "standard-11ax/in-order:yes/background:saturated-up", "fec = \"planner\""));
+    let plan = parse(&sessions("2", "standard-11ax/in-order:yes/background:saturated-up", "fec = \"planner\""));
     let record = |seed| serde_json::to_string(&run(&plan.cells[0], seed).expect("a run")).expect("a line");
     assert_eq!(record(1), record(1));
     assert_ne!(record(1), record(2));
@@ -84,8 +69,8 @@ fn sessions_in_a_cell_give_the_same_bytes_each_time() {
 
 #[test]
 fn a_saturated_station_takes_its_share_from_the_sessions() {
-    let quiet = first(&sessions("1", "standard-11ax", ""));
-    let busy = first(&sessions("1", "standard-11ax/background:saturated-up", ""));
+    let quiet = first_run(&sessions("1", "standard-11ax", ""));
+    let busy = first_run(&sessions("1", "standard-11ax/background:saturated-up", ""));
     let delay = |record: &RunRecord| record.media[0].frame_network_latency.quantile(0.99).expect("frames");
     assert!(delay(&busy) > delay(&quiet) * 1.5, "{} and {} us", delay(&busy), delay(&quiet));
     let record = &busy.wifi[0].record;
@@ -96,7 +81,7 @@ fn a_saturated_station_takes_its_share_from_the_sessions() {
 fn competing_flows_are_stations_too() {
     // Within the few seconds of a run CUBIC is still on its way up.
     let flow = "[[all.flow]]\nkind = \"tcp\"\nlaw = \"bbr\"\nstart = \"1s\"\n";
-    let record = first(&format!("{}{flow}", sessions("2", "standard-11ax", "")));
+    let record = first_run(&format!("{}{flow}", sessions("2", "standard-11ax", "")));
     let got = record.rivals[0].delivered;
     assert!(got > 100_000, "a transfer gets what three sessions leave of 700 Mb/s, {got} kb/s");
     let cell = &record.wifi[0].record;
@@ -106,7 +91,8 @@ fn competing_flows_are_stations_too() {
 #[test]
 fn redundancy_makes_up_for_what_the_cell_gives_up() {
     let lossy = "standard-11ax/loss:30%/retries:0";
-    let (without, with) = (first(&sessions("1", lossy, "")), first(&sessions("1", lossy, "fec = \"fixed:60\"")));
+    let (without, with) =
+        (first_run(&sessions("1", lossy, "")), first_run(&sessions("1", lossy, "fec = \"fixed:60\"")));
     assert!(
         with.media[0].retransmissions * 2 < without.media[0].retransmissions,
         "{} {}",
@@ -144,10 +130,10 @@ values = ["0.01", "5.56"]
 
 #[test]
 fn the_traffic_model_prints_the_promised_labels_and_metrics() {
-    let plan = plan(MODEL);
+    let plan = parse(MODEL);
     assert_eq!(plan.cells.len(), 8);
-    let text = json(&plan);
-    assert_eq!(text, json(&plan), "the same seeds give the same bytes");
+    let text = summary(&plan);
+    assert_eq!(text, summary(&plan), "the same seeds give the same bytes");
     let value: serde_json::Value = serde_json::from_str(&text).expect("an object");
     for cell in value["cells"].as_array().expect("cells") {
         for label in ["preset", "fps", "tau_ms", "headsets"] {
@@ -172,13 +158,13 @@ fn the_traffic_model_prints_the_promised_labels_and_metrics() {
 
 #[test]
 fn a_seed_of_the_model_is_its_own_runs_and_the_first_shows_its_exchanges() {
-    let plan = plan(MODEL);
+    let plan = parse(MODEL);
     let (one, other) = (run(&plan.cells[0], 1).expect("a run"), run(&plan.cells[0], 2).expect("a run"));
     assert_eq!((one.wifi[0].record.exchanges.len(), other.wifi[0].record.exchanges.len()), (120, 0));
     assert_ne!(one.wifi[0].record.downlink, other.wifi[0].record.downlink);
     assert_eq!(one.simulated, plan.cells[0].length());
     // Two runs in one seed, or one run in each of two: the same four in all.
-    let single = Plan::parse(Path::new("wifi.toml"), &MODEL.replace("runs = 2", "runs = 1")).expect("a plan");
+    let single = parse(&MODEL.replace("runs = 2", "runs = 1"));
     let offered = |record: &RunRecord| record.wifi[0].record.downlink.offered;
     let halves: u64 = [1, 2].map(|seed| offered(&run(&single.cells[0], seed).expect("a run"))).iter().sum();
     assert_eq!(offered(&one), halves);
@@ -246,7 +232,7 @@ fn page(plan: &Plan) -> String {
 #[test]
 fn the_page_of_the_model_shows_delays_sizes_airtime_and_what_was_on_the_air() {
     let text = MODEL.replace("values = [\"2\"]", "values = [\"1\", \"2\", \"3\"]");
-    let html = page(&plan(&text));
+    let html = page(&parse(&text));
     for words in [
         "Headsets carried",
         "Packets to headsets",
@@ -266,7 +252,7 @@ fn the_page_of_the_model_shows_delays_sizes_airtime_and_what_was_on_the_air() {
 
 #[test]
 fn the_page_of_sessions_shows_their_cell_besides() {
-    let html = page(&plan(&sessions("2", "standard-11ax/neighbour:20%", "")));
+    let html = page(&parse(&sessions("2", "standard-11ax/neighbour:20%", "")));
     for words in ["Latency against rate", "Use of the channel", "neighbour", "headset 1, down", "On the air: fixed"] {
         assert!(html.contains(words), "{words}");
     }
