@@ -55,6 +55,10 @@ test("typed text arrives exactly, and the program's end is told with its exit st
   await page.keyboard.insertText("ñ 漢 🙂");
   await eventually(() => page.evaluate(() => document.getElementById("typed").value), (value) => value === "");
   await screenshot(page, "program-xterm");
+  // The pointer's shape is the browser's cursor, and nobody has captured it.
+  await page.mouse.click(640, 300);
+  await until(page, () => document.getElementById("stage").dataset.cursor?.startsWith("url"), "the pointer has xterm's shape");
+  assert.equal(await page.evaluate(() => document.pointerLockElement), null);
   await page.keyboard.press("Enter");
   await until(page, () => window.nearlight.state === "ended" || document.body.dataset.state === "ended", "the page tells the end");
   assert.match(await page.locator("#notice-text").innerText(), /exit status 3/);

@@ -9,12 +9,12 @@ pub(crate) struct CursorImage<'a> {
     pub(crate) pixels: &'a [u32],
 }
 
-/// The shape, and whether the program wants the pointer captured. A program that captures the pointer hides it behind an image in which
-/// nothing can be seen, and takes its movement.
-pub(crate) fn shape_of(image: &CursorImage<'_>) -> (CursorShape, bool) {
+/// The shape; none if there is nothing to see in it. A program hides the pointer so when it captures it, but also for other reasons, such
+/// as while the user types.
+pub(crate) fn shape_of(image: &CursorImage<'_>) -> Option<CursorShape> {
     let (width, height) = (usize::from(image.size.0), usize::from(image.size.1));
     if image.pixels.len() != width * height || image.pixels.iter().all(|pixel| pixel >> 24 == 0) {
-        return (CursorShape::Named("none".into()), true);
+        return None;
     }
     let most = usize::from(MAX_CURSOR_SIDE);
     // A larger one is shrunk, by leaving out pixels.
@@ -31,7 +31,12 @@ pub(crate) fn shape_of(image: &CursorImage<'_>) -> (CursorShape, bool) {
     let (width, height) = (side(width), side(height));
     let place = |pixel: u16, side: u8| (usize::from(pixel) / step).min(usize::from(side.saturating_sub(1))) as u8;
     let hotspot = [place(image.hotspot.0, width), place(image.hotspot.1, height)];
-    (CursorShape::Image { width, height, hotspot, rgba: Base64(rgba) }, false)
+    Some(CursorShape::Image { width, height, hotspot, rgba: Base64(rgba) })
+}
+
+/// What viewers see where nothing is to be seen.
+pub(crate) fn hidden() -> CursorShape {
+    CursorShape::Named("none".into())
 }
 
 /// A colour that was not multiplied by the opacity.
@@ -47,26 +52,25 @@ mod tests {
     #[test]
     fn an_image_keeps_its_colours_and_its_point() {
         let pixels = [0xff10_2030, 0x8040_0000, 0, 0xffff_ffff];
-        let (shape, captured) = shape_of(&CursorImage { size: (2, 2), hotspot: (1, 0), pixels: &pixels });
+        let shape = shape_of(&CursorImage { size: (2, 2), hotspot: (1, 0), pixels: &pixels });
         let rgba = Base64(vec![0x10, 0x20, 0x30, 0xff, 0x7f, 0, 0, 0x80, 0, 0, 0, 0, 255, 255, 255, 255]);
-        assert_eq!((shape, captured), (CursorShape::Image { width: 2, height: 2, hotspot: [1, 0], rgba }, false));
+        assert_eq!(shape, Some(CursorShape::Image { width: 2, height: 2, hotspot: [1, 0], rgba }));
     }
 
     #[test]
-    fn nothing_to_see_is_a_captured_pointer() {
+    fn an_image_without_opaque_pixels_shows_nothing() {
         for (size, pixels) in
             [((1, 1), vec![0]), ((2, 1), vec![0, 0x00ff_ffff]), ((0, 0), Vec::new()), ((9, 9), vec![!0])]
         {
-            let (shape, captured) = shape_of(&CursorImage { size, hotspot: (0, 0), pixels: &pixels });
-            assert_eq!((shape, captured), (CursorShape::Named("none".into()), true), "{size:?}");
+            assert_eq!(shape_of(&CursorImage { size, hotspot: (0, 0), pixels: &pixels }), None, "{size:?}");
         }
     }
 
     #[test]
     fn a_large_image_is_shrunk() {
         let pixels = vec![!0; 130 * 70];
-        let (shape, _) = shape_of(&CursorImage { size: (130, 70), hotspot: (129, 69), pixels: &pixels });
-        let CursorShape::Image { width, height, hotspot, rgba } = shape else { panic!("{shape:?}") };
+        let shape = shape_of(&CursorImage { size: (130, 70), hotspot: (129, 69), pixels: &pixels });
+        let Some(CursorShape::Image { width, height, hotspot, rgba }) = shape else { panic!("{shape:?}") };
         assert_eq!((width, height, hotspot), (44, 24, [43, 23]));
         assert_eq!(rgba.0.len(), 44 * 24 * 4);
     }

@@ -166,6 +166,22 @@ impl Layout {
         raised.sort_by_key(|managed| managed.window != window);
         self.windows = rest;
         self.windows.extend(raised);
+        // A dialog without an owner is for the whole program: nobody could choose it again if it were covered.
+        let free: Vec<Window> = self.stacking().filter(|other| self.floats_freely(*other)).collect();
+        self.windows.sort_by_key(|managed| free.contains(&managed.window));
+    }
+
+    /// Whether a window, or the last one of those that it belongs to, floats without an owner.
+    fn floats_freely(&self, window: Window) -> bool {
+        let mut current = self.find(window);
+        for _ in 0..self.windows.len() {
+            let owner = current.and_then(|managed| managed.facts.owner).and_then(|owner| self.find(owner));
+            match owner {
+                Some(_) => current = owner,
+                None => return current.is_some_and(|managed| !managed.facts.is_main()),
+            }
+        }
+        false
     }
 
     fn place(&self, facts: &WindowFacts) -> Rectangle {
@@ -263,6 +279,18 @@ mod tests {
         layout.remove(2);
         assert_eq!(layout.focus(), Some(3));
         assert!(!layout.activate(1));
+    }
+
+    #[test]
+    fn a_dialog_of_the_whole_program_stays_in_front() {
+        let mut layout = Layout::new((1_280, 720));
+        layout.add(1, main_window());
+        layout.add(2, WindowFacts { owner: None, ..dialog(1) });
+        layout.add(3, dialog(2));
+        layout.add(4, main_window());
+        assert_eq!(stack(&layout), [1, 4, 2, 3]);
+        assert!(layout.activate(1));
+        assert_eq!((stack(&layout), layout.focus()), (vec![4, 1, 2, 3], Some(1)));
     }
 
     #[test]

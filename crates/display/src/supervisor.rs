@@ -348,7 +348,8 @@ impl Supervisor {
             command.env("USER", &identity.name).env("LOGNAME", &identity.name);
         }
         if self.options.sandbox != Sandbox::Off {
-            command.env("XDG_RUNTIME_DIR", RUNTIME_FOLDER);
+            // Settings are kept by a service that the program does not have.
+            command.env("XDG_RUNTIME_DIR", RUNTIME_FOLDER).env("GSETTINGS_BACKEND", "memory");
         }
     }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Duration;
 
 use nearlight_wire::CursorShape;
 use x11rb::connection::Connection as _;
@@ -14,15 +15,15 @@ use x11rb::protocol::Event;
 use x11rb::protocol::xfixes::{self, ConnectionExt as _, CursorNotifyMask};
 use x11rb::protocol::xproto::{
     self, Allow, Atom, AtomEnum, ButtonIndex, ChangeWindowAttributesAux, ClientMessageEvent, ConfigureNotifyEvent,
-    ConfigureRequestEvent, ConfigureWindowAux, ConnectionExt as _, CreateWindowAux, EventMask, GrabMode, InputFocus,
-    MapState, ModMask, PropMode, StackMode, Window, WindowClass,
+    ConfigureRequestEvent, ConfigureWindowAux, ConnectionExt as _, CreateWindowAux, EventMask, GrabMode, GrabStatus,
+    InputFocus, MapState, ModMask, PropMode, StackMode, Window, WindowClass,
 };
 use x11rb::wrapper::ConnectionExt as _;
 
 use crate::DisplayError;
 use crate::clipboard::Clipboard;
 use crate::connection::{Bell, Display, XError};
-use crate::cursor::{CursorImage, shape_of};
+use crate::cursor::{CursorImage, hidden, shape_of};
 use crate::layout::{Layout, Rectangle, WindowFacts};
 
 x11rb::atom_manager! {
@@ -64,6 +65,8 @@ x11rb::atom_manager! {
 
 /// The left-pointing arrow of X's cursor font, and its mask.
 const ARROW: u16 = 68;
+/// A hidden pointer is looked at again after so many milliseconds each: a program that captures it hides it first and grabs it then.
+const LOOKS_AGAIN: [u64; 3] = [50, 150, 400];
 /// Characters of a title that viewers get.
 const MAX_TITLE: usize = 120;
 
@@ -98,6 +101,10 @@ pub(crate) struct Windows {
     manages: bool,
     captured: Arc<AtomicBool>,
     choices: Vec<(Window, String, bool)>,
+    /// What viewers were told of it.
+    pointer: Option<(CursorShape, bool)>,
+    /// How many times a hidden pointer was looked at.
+    looks: usize,
     /// Windows that take the keyboard once they are clicked.
     grabbed: Vec<Window>,
     newest: u32,
@@ -117,8 +124,10 @@ impl Windows {
         };
         let layout = Layout::new(display.size);
         let (choices, grabbed) = (Vec::new(), Vec::new());
+        let (pointer, looks, newest) = (None, LOOKS_AGAIN.len(), 0);
+        let manages = false;
         let mut windows =
-            Self { display, atoms, layout, clipboard, manages: false, captured, choices, grabbed, newest: 0 };
+            Self { display, atoms, layout, clipboard, manages, captured, choices, pointer, looks, grabbed, newest };
         windows.prepare().map_err(wrong)?;
         Ok(windows)
     }
@@ -195,7 +204,13 @@ impl Windows {
             match orders.try_recv() {
                 Ok(order) => self.on_order(order)?,
                 Err(TryRecvError::Empty) => {
-                    if let Some(event) = bell.wait(&self.display, None)? {
+                    let again = LOOKS_AGAIN.get(self.looks).copied().map(Duration::from_millis);
+                    let event = bell.wait(&self.display, again)?;
+                    if event.is_none() && again.is_some() {
+                        self.looks += 1;
+                        self.tell_pointer(tell)?;
+                    }
+                    if let Some(event) = event {
                         // A window may disappear at any moment: requests about it fail, which is no reason to stop.
                         match self.on_event(&event, tell) {
                             Err(XError::Connection(error)) => return Err(error.into()),
@@ -247,7 +262,10 @@ impl Windows {
                 // The program gets the click that brought it to the front.
                 self.display.connection.allow_events(Allow::REPLAY_POINTER, press.time)?;
             }
-            Event::XfixesCursorNotify(_) => self.tell_pointer(tell)?,
+            Event::XfixesCursorNotify(_) => {
+                self.looks = 0;
+                self.tell_pointer(tell)?;
+            }
             Event::XfixesSelectionNotify(change) => self.clipboard.on_owner(&self.display, change.owner)?,
             Event::SelectionNotify(answer) => {
                 if let Some(text) = self.clipboard.on_answer(&self.display, answer)? {
@@ -260,17 +278,38 @@ impl Windows {
         Ok(())
     }
 
-    fn tell_pointer(&self, tell: &dyn Fn(Told)) -> Result<(), XError> {
+    /// A program that captures the pointer hides and grabs it.
+    fn tell_pointer(&mut self, tell: &dyn Fn(Told)) -> Result<(), XError> {
         let image = self.display.connection.xfixes_get_cursor_image()?.reply()?;
         let image = CursorImage {
             size: (image.width, image.height),
             hotspot: (image.xhot, image.yhot),
             pixels: &image.cursor_image,
         };
-        let (cursor, captured) = shape_of(&image);
-        self.captured.store(captured, Ordering::Relaxed);
-        tell(Told::Pointer { cursor, captured });
+        let shape = shape_of(&image);
+        if shape.is_some() {
+            self.looks = LOOKS_AGAIN.len();
+        }
+        let captured = shape.is_none() && self.is_grabbed()?;
+        let pointer = (shape.unwrap_or_else(hidden), captured);
+        if self.pointer.as_ref() != Some(&pointer) {
+            self.captured.store(captured, Ordering::Relaxed);
+            self.pointer = Some(pointer.clone());
+            tell(Told::Pointer { cursor: pointer.0, captured });
+        }
         Ok(())
+    }
+
+    /// Whether a program has grabbed the pointer: then nobody else can.
+    fn is_grabbed(&self) -> Result<bool, XError> {
+        let (connection, root) = (&self.display.connection, self.display.root);
+        let (mode, nowhere, time) = (GrabMode::ASYNC, x11rb::NONE, x11rb::CURRENT_TIME);
+        let grab = connection.grab_pointer(true, root, EventMask::NO_EVENT, mode, mode, nowhere, nowhere, time)?;
+        let status = grab.reply()?.status;
+        if status == GrabStatus::SUCCESS {
+            connection.ungrab_pointer(time)?;
+        }
+        Ok(status == GrabStatus::ALREADY_GRABBED)
     }
 
     fn on_map(&mut self, window: Window) -> Result<(), XError> {
