@@ -259,7 +259,8 @@ class App {
   }
 
   /** Only the first session sets the pose: after a lost connection users continue where they are. */
-  #onWelcome({ stream, start }: Welcome): void {
+  #onWelcome({ stream, start, demonstration }: Welcome): void {
+    this.#shell.demonstration = demonstration;
     if (!this.#start) {
       this.#start = start;
       const { yaw, pitch } = yawPitchOf(start.orientation);

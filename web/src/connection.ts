@@ -3,9 +3,7 @@
 import { Blocked, type Carrier, type CarrierOut, Refused } from "./carrier.ts";
 import { TRANSPORTS } from "./generated/core.ts";
 import type { ConnectionState, RefusalReason, TransportChoice, TransportName } from "./messages.ts";
-import { dialWebRtc } from "./webrtc.ts";
-import { dialWebSocket } from "./websocket.ts";
-import { dialWebTransport } from "./webtransport.ts";
+import { type Browser, TRANSPORT } from "./transports.ts";
 
 /** Waits before a new attempt: doubling, so that a server that restarts is found soon and a dead one is not flooded. */
 const FIRST_RETRY_MS = 250;
@@ -22,15 +20,13 @@ const DIAL_MS = 6_000;
 const FIRST_DIAL_MS = 3_000;
 const WATCH_MS = 250;
 
-export interface ConnectionOptions {
+export interface ConnectionOptions extends Browser {
   /** Base of `session.json` and `whep`. */
   origin: string;
   token: string;
   /** The certificate that the link names, until a session has proved that the server knows the token. */
   certificate: string | null;
   transport: TransportChoice;
-  /** The window has peer connections. */
-  webrtc: boolean;
 }
 
 export interface ConnectionOut extends CarrierOut {
@@ -154,17 +150,16 @@ export class Connection {
     const { origin, token } = this.#options;
     const patience = this.#candidates.length > 1 && this.#blocked === 0 ? FIRST_DIAL_MS : DIAL_MS;
     const limit = AbortSignal.timeout(patience);
-    const name = this.#candidates[0]?.name ?? "webtransport";
-    if (name === "webtransport") return dialWebTransport(origin, token, this.#certificate, limit);
-    if (name === "websocket") return dialWebSocket(origin, token, this.#certificate, limit);
-    return dialWebRtc((port) => this.#out.askForPeer(port), limit);
+    const name = this.#candidates[0]?.name ?? TRANSPORTS[0];
+    const askForPeer = (port: MessagePort): void => this.#out.askForPeer(port);
+    return TRANSPORT[name].dial({ origin, token, certificate: this.#certificate, askForPeer }, limit);
   }
 
   /** Switches to the next transport; true where it has not been tried yet. */
   #turnAway(error: Blocked): boolean {
     const [first, second] = this.#candidates;
     if (!first || !second) return false;
-    second.why = `${NAMES[first.name]} does not get through: ${error.message}`;
+    second.why = `${TRANSPORT[first.name].label} does not get through: ${error.message}`;
     this.#candidates.push(...this.#candidates.splice(0, 1));
     this.#blocked += 1;
     return this.#blocked < this.#candidates.length;
@@ -222,16 +217,13 @@ export class Connection {
   }
 }
 
-const NAMES: Record<TransportName, string> = { webtransport: "WebTransport", webrtc: "WebRTC", websocket: "a WebSocket" };
-
 /** The best first, of those that the browser supports, unless the user chooses one. */
 function candidates({ transport, webrtc }: ConnectionOptions): Candidate[] {
-  const decodes = "VideoDecoder" in self;
-  const there: Record<TransportName, boolean> = { webtransport: "WebTransport" in self && decodes, webrtc, websocket: decodes };
-  if (transport !== "auto" && there[transport]) return [{ name: transport, why: "as asked" }];
-  const missed = transport === "auto" ? "webtransport" : transport;
-  const why = there[missed] ? "" : `this browser lacks ${NAMES[missed]}`;
-  return TRANSPORTS.filter((name) => there[name]).map((name) => ({ name, why }));
+  const isAvailable = (name: TransportName): boolean => TRANSPORT[name].isAvailable({ webrtc });
+  if (transport !== "auto" && isAvailable(transport)) return [{ name: transport, why: "as asked" }];
+  const missed = transport === "auto" ? TRANSPORTS[0] : transport;
+  const why = isAvailable(missed) ? "" : `this browser lacks ${TRANSPORT[missed].label}`;
+  return TRANSPORTS.filter(isAvailable).map((name) => ({ name, why }));
 }
 
 function explain(error: unknown): string {

@@ -5,6 +5,7 @@ import { STAGES } from "./generated/events.ts";
 import { LatencyGraph, RATE_COLOURS, RateGraph, type RateSample, STAGE_COLOURS } from "./graphs.ts";
 import type { RateStatus, Statistics, StreamDescription, TransportName, Welcome } from "./messages.ts";
 import { element } from "./page.ts";
+import { TRANSPORT } from "./transports.ts";
 
 /** Frames in the latency graph. */
 const FRAMES = 300;
@@ -21,7 +22,6 @@ interface FrameRow {
   stages: number[];
 }
 
-const TRANSPORT_NAMES: Record<TransportName, string> = { webtransport: "WebTransport datagrams", webrtc: "WebRTC", websocket: "WebSocket (TCP)" };
 /** Words for the limits that a rate controller names. */
 const LIMIT_NAMES: Record<string, string> = {
   fixed: "the fixed rate",
@@ -37,7 +37,7 @@ const LIMIT_NAMES: Record<string, string> = {
   buffer: "the playback buffer",
   encoder: "the encoder's time",
   decoder: "the decoder's time",
-  transport: "what TCP lets go",
+  transport: "what TCP can send",
   feedback_timeout: "missing feedback",
 };
 
@@ -213,7 +213,7 @@ export class Hud {
       ["Decoder", stream ? `${decoder} · ${stream.codec_string}` : "–"],
       ["Display", because(this.#painter.name, this.#painter.why)],
       ["Renderer", stream?.adapter ?? "–"],
-      ["Transport", carrier ? because(`${TRANSPORT_NAMES[carrier.name]}${this.#tcp ? " over TCP" : ""}${this.#recovery()}`, carrier.why) : "–"],
+      ["Transport", carrier ? because(`${TRANSPORT[carrier.name].title}${this.#tcp ? " over TCP" : ""}${this.#recovery()}`, carrier.why) : "–"],
       ["Control", this.#welcome ? `${this.#welcome.controller}${held} · ${this.#welcome.pacing} · fec ${this.#welcome.fec}` : "–"],
     ]);
   }

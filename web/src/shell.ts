@@ -1,8 +1,10 @@
 // All text on the page: status, landing, and notices about what is wrong and what to do.
 
+import { TRANSPORTS } from "./generated/core.ts";
 import type { ConnectionState, RefusalReason, TransportChoice } from "./messages.ts";
 import { element } from "./page.ts";
 import type { Missing } from "./support.ts";
+import { TRANSPORT } from "./transports.ts";
 
 /** States of the page: those of the connection, two that never get that far, and one after it, when a program has ended. */
 export type PageState = ConnectionState["state"] | "unsupported" | "unpaired" | "ended";
@@ -82,6 +84,7 @@ export class Shell {
     const volume = element("volume", HTMLInputElement);
     volume.addEventListener("input", () => out.onVolume(volume.valueAsNumber / 100));
     const transport = element("transport", HTMLSelectElement);
+    transport.append(...TRANSPORTS.map((name) => new Option(TRANSPORT[name].label, name)));
     transport.addEventListener("change", () => out.onTransport(transport.value as TransportChoice));
     // The next key walks again.
     for (const control of [volume, transport]) control.addEventListener("change", () => control.blur());
@@ -116,6 +119,11 @@ export class Shell {
   onSound(volume: number, muted: boolean): void {
     element("mute").setAttribute("aria-pressed", String(muted));
     element("volume", HTMLInputElement).value = String(Math.round(100 * volume));
+  }
+
+  /** How to move is explained for the demonstration world alone. */
+  set demonstration(is: boolean) {
+    element("controls").hidden = !is;
   }
 
   onTransport(transport: TransportChoice): void {

@@ -1,5 +1,8 @@
 // What the page needs of a browser, and which browsers have it.
 
+import { TRANSPORTS } from "./generated/core.ts";
+import { TRANSPORT } from "./transports.ts";
+
 export interface Missing {
   name: string;
   advice: string;
@@ -32,8 +35,7 @@ export function missingFeatures(): Missing[] {
 }
 
 function hasTransport(): boolean {
-  // Every browser has WebSockets.
-  return "VideoDecoder" in window || hasWebRtc();
+  return TRANSPORTS.some((name) => TRANSPORT[name].isAvailable({ webrtc: hasWebRtc() }));
 }
 
 /** Only a headset's pictures need it: on a screen the 2D canvas serves as well. */

@@ -28,7 +28,7 @@ pub use measure::{Measured, measure};
 pub use picture::{LARGEST_SIDE, Picture, PictureView, SMALLEST_SIDE, Size};
 pub use references::FARTHEST_REFERENCE;
 
-pub use nearlight_wire::CodecKind;
+pub use nearlight_wire::{CodecKind, Reference};
 
 /// What this build encodes and decodes, best first.
 #[cfg(feature = "vp8")]
@@ -55,18 +55,6 @@ impl EncoderConfig {
     pub fn usual_threads() -> u8 {
         std::thread::available_parallelism().map_or(1, |processors| processors.get().min(2) as u8)
     }
-}
-
-/// What a frame is to be predicted from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reference {
-    /// The previously encoded frame.
-    #[default]
-    Newest,
-    /// A frame that the receiver is known to have decoded; a key frame where the encoder keeps none.
-    Acknowledged,
-    /// Nothing: a key frame.
-    Nothing,
 }
 
 /// An encoder's properties, without opening it.

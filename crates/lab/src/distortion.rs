@@ -259,7 +259,7 @@ const LINE_STEPS: u32 = 120;
 pub fn document(measured: &[Measured]) -> Document {
     let setting = Setting::NEBULA;
     let lead = "What a frame loses on its way, over the rate that it is coded at: 1080p at 30 frames a second, VP8, a key frame every ten \
-                frames, 1 % of packets lost and nothing repaired. Dots are measured. Lines are the model fitted to them, which knows the \
+                frames, 1 % of packets lost and nothing recovered. Dots are measured. Lines are the model fitted to them, which knows the \
                 rate and nothing else; without propagation it is that of earlier work, D_enc + D_trans.";
     let mut document = Document::new("End-to-end distortion", lead);
     let Some(model) = Model::fit(&setting, measured) else { return document };

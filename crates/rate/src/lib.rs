@@ -141,7 +141,7 @@ pub enum Limit {
     Encoder,
     /// The decoder falls behind.
     Decoder,
-    /// What TCP lets go, where it carries the media.
+    /// What TCP can send, where it carries the media.
     Transport,
     /// No feedback arrives.
     FeedbackTimeout,

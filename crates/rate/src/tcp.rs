@@ -86,7 +86,7 @@ impl TcpInfo {
         matches!(self.recovery, TcpRecovery::Disorder | TcpRecovery::Recovery | TcpRecovery::Loss)
     }
 
-    /// What TCP lets go just now: its window in a round trip, and little more than it delivered where it has more to send. None before the
+    /// What TCP can send at the moment: its window in a round trip, and little more than it delivered where it has more to send. None before the
     /// first round trip is known.
     #[must_use]
     pub fn rate_limit(&self) -> Option<Bitrate> {

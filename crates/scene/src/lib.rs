@@ -109,6 +109,11 @@ pub trait Application: Send {
     /// What makes the pictures, for people: adapter, driver and backend, or the file's name.
     fn describe(&self) -> String;
 
+    /// Whether viewers walk, grab and throw in it as the page explains.
+    fn is_demonstration(&self) -> bool {
+        false
+    }
+
     /// A viewer has joined; it may never send any input.
     fn on_viewer_joined(&mut self, _now: Time, _viewer: Viewer) {}
 

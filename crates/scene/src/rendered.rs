@@ -67,6 +67,10 @@ impl Application for WorldSource {
         self.renderer.summary().to_string()
     }
 
+    fn is_demonstration(&self) -> bool {
+        true
+    }
+
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
         self.world.on_input(now, viewer, input);
     }

@@ -1,6 +1,6 @@
 //! The interface between a session and the transport that connects it to its client.
 
-use nearlight_session::{EncodedFrame, ReceivedInput, Sender, SoundPacket, Wake};
+use nearlight_session::{ReceivedInput, ServerEnd};
 use nearlight_units::Time;
 use nearlight_wire::{ClientMessage, ServerMessage};
 
@@ -23,39 +23,21 @@ pub(crate) enum CarrierEvent {
 
 /// Moves one session's data: datagrams or RTP packets, control messages, and timers of the protocols below.
 ///
-/// It owns the session's [`Sender`], because some transports packetize frames and number packets in their own way; the sender makes all
-/// decisions about media. Every method but [`Carrier::recv`] and [`Carrier::close`] returns at once.
+/// What a session does after each event is [`nearlight_session::SessionDriver`]'s, which uses the methods of [`ServerEnd`]; a carrier adds
+/// what takes waiting, control messages and closing. Every method but [`Carrier::recv`] and [`Carrier::close`] returns at once.
 ///
-/// The order of calls: one event ([`Carrier::recv`], [`Carrier::on_frame`], [`Carrier::on_sound`], [`Carrier::send`],
-/// [`Carrier::on_timeout`]), then [`Carrier::poll_event`] until none, then [`Carrier::transmit`].
-pub(crate) trait Carrier: Send {
-    fn sender(&self) -> &Sender;
-
-    fn sender_mut(&mut self) -> &mut Sender;
-
+/// The order of calls: one event ([`Carrier::recv`], [`ServerEnd::on_frame`], [`ServerEnd::on_sound`], [`Carrier::send`]), then
+/// [`Carrier::poll_event`] until none, then [`nearlight_session::SessionDriver::step`].
+pub(crate) trait Carrier: ServerEnd + Send {
     /// Waits for data from the client or from its signalling, and processes it. Returns when the client was heard; none if the data did not
     /// come from the client. The error says why the session has ended. The future is cancel-safe.
     fn recv(&mut self) -> impl Future<Output = Result<Option<Time>, String>> + Send;
 
     fn poll_event(&mut self, now: Time) -> Option<CarrierEvent>;
 
-    /// A frame was encoded.
-    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>);
-
-    /// A packet of sound was encoded.
-    fn on_sound(&mut self, now: Time, packet: SoundPacket);
-
     /// Sends a control message, in order and reliably if the transport can; dropped if the client accepts none. The error says why the
     /// session must end.
     fn send(&mut self, now: Time, message: ServerMessage) -> Result<(), String>;
-
-    /// Sends everything that is due.
-    fn transmit(&mut self, now: Time);
-
-    /// When to call [`Carrier::on_timeout`] and [`Carrier::transmit`] next even if nothing happens, and for what purpose.
-    fn poll_timeout(&mut self) -> Option<(Time, Wake)>;
-
-    fn on_timeout(&mut self, now: Time);
 
     /// Tells the client that the session has ended and why, and closes the transport. Takes a second at most.
     fn close(&mut self, now: Time, ended: &str) -> impl Future<Output = ()> + Send;

@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use nearlight_codec::quality::Change;
-use nearlight_codec::{CodecError, CodecKind, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
+use nearlight_codec::{CodecError, CodecKind, Encoder, EncoderConfig, Encoders, Picture, Size};
 use nearlight_net::Clock;
-use nearlight_session::{AnsweredTargets, Distortion, EncodedFrame, EncoderTarget};
+use nearlight_session::{AnsweredTargets, Distortion, EncodeRequest, EncodedFrame};
 use nearlight_units::{Bitrate, FrameId, InputSeq, Span, Time};
 use nearlight_wire::marker::{Marker, Strip};
 use nearlight_wire::{FrameHeader, View};
@@ -262,7 +262,7 @@ impl Coding {
         if !self.mailbox.announce(job.size, job.views.len() as u8) {
             return Ok(None);
         }
-        let EncoderTarget { rate: wanted, acknowledged, key, recover, .. } = self.answered.open(target.encoder);
+        let EncodeRequest { rate: wanted, reference, acknowledged } = self.answered.request(target.encoder);
         if wanted != self.rate {
             self.rate = wanted;
             // A rate that the library rejects is no reason to end a session that runs well at the previous one.
@@ -274,13 +274,8 @@ impl Coding {
         if let Some(frame) = acknowledged.and_then(|frame| frame.0.checked_sub(first.0)) {
             self.encoder.on_decoded(FrameId(frame));
         }
-        let reference = match (key, recover) {
-            (true, _) => Reference::Nothing,
-            (false, true) => Reference::Acknowledged,
-            (false, false) => Reference::Newest,
-        };
         let coded = self.encoder.encode(&job.picture, reference)?;
-        self.answered.on_coded(job.id, coded.is_key(), reference == Reference::Acknowledged);
+        self.answered.on_coded(job.id, coded.is_key(), reference);
         let header = FrameHeader {
             width: job.size.width,
             height: job.size.height,
@@ -304,17 +299,18 @@ impl Coding {
     }
 }
 
-/// How long a frame stays useful after its rendering began: three frame intervals, but at least a tenth of a second, enough for a repair
-/// over a mobile path.
+/// How long a frame stays useful after its rendering began: three frame intervals, but at least a tenth of a second, enough for a
+/// retransmission over a mobile path.
 pub(crate) fn display_budget(frame_interval: Span) -> Span {
     (frame_interval * 3).max(Span::from_millis(100))
 }
 
 #[cfg(test)]
 mod tests {
-    use nearlight_codec::{Coded, EncoderDescription, EncoderFactory};
+    use nearlight_codec::{Coded, EncoderDescription, EncoderFactory, Reference};
     use nearlight_rate::Step;
     use nearlight_scene::Viewer;
+    use nearlight_session::EncoderTarget;
     use nearlight_wire::DisplayKind;
     use tokio::sync::mpsc;
 

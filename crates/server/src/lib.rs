@@ -1,7 +1,7 @@
 //! The server: one port, one page, one shared world, a session for each client.
 //!
 //! Thin by design: it moves datagrams between the transport and [`nearlight_session::Sender`], and pictures from the source
-//! through an encoder to it. Decisions about rate, pacing, repair and key frames are made there.
+//! through an encoder to it. Decisions about rate, pacing, retransmission and key frames are made there.
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,7 @@ mod session_common;
 mod sound;
 mod state;
 mod studio;
+mod transports;
 mod urs;
 mod websocket;
 mod webtransport;

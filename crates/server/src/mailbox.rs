@@ -3,6 +3,7 @@
 //! Each side takes a lock for a few assignments only, so neither waits for the other's work.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -10,9 +11,10 @@ use std::time::Duration;
 use nearlight_codec::{CodecError, CodecKind, Size};
 use nearlight_rate::Step;
 use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Viewer};
-use nearlight_session::{Distortion, EncodedFrame, EncoderTarget, ReceivedInput, SkipReason, SoundPacket};
+use nearlight_session::{Distortion, EncodedFrame, EncoderTarget, MediaTarget, ReceivedInput, SkipReason, SoundPacket};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
 use nearlight_wire::{DisplayKind, FrameHeader, InputEvent, MAX_RELIABLE_MESSAGE_BYTES, Pose};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 use crate::fan_out::News;
@@ -41,6 +43,13 @@ pub(crate) struct StreamTarget {
     pub(crate) best_capture: Option<Time>,
     /// For the sound encoder.
     pub(crate) sound: Bitrate,
+}
+
+impl StreamTarget {
+    pub(crate) fn new(target: MediaTarget, display: DisplayKind) -> Self {
+        let MediaTarget { encoder, refusal, step, render_to_display, best_capture, sound, playback_buffer: _ } = target;
+        Self { encoder, refusal, display, step, render_to_display, best_capture, sound }
+    }
 }
 
 /// What the studio hands to the session.
@@ -78,7 +87,7 @@ struct Shared {
     input: Option<ReceivedInput>,
     events: Vec<InputEvent>,
     post: Vec<Post>,
-    skipped: Vec<SkipReason>,
+    skipped: VecDeque<SkipReason>,
     head: Pose,
     next_frame: FrameId,
     /// Size and number of views that the session knows of.
@@ -142,6 +151,8 @@ pub(crate) struct EncoderMailbox {
     outputs: mpsc::Sender<Output>,
     overrun: AtomicBool,
     passage: Passage,
+    /// Wakes the session after a skipped frame: the next one may depend on it.
+    has_skipped: Notify,
     /// Notifies the studio at once of an input or a message.
     news: OnceLock<std::sync::mpsc::SyncSender<News>>,
 }
@@ -159,7 +170,7 @@ impl EncoderMailbox {
             input: None,
             events: Vec::new(),
             post: Vec::new(),
-            skipped: Vec::new(),
+            skipped: VecDeque::new(),
             head: START,
             next_frame: FrameId(0),
             stream: None,
@@ -177,6 +188,7 @@ impl EncoderMailbox {
             outputs,
             overrun: AtomicBool::new(false),
             passage: Passage::default(),
+            has_skipped: Notify::new(),
             news: OnceLock::new(),
         }
     }
@@ -283,13 +295,20 @@ impl EncoderMailbox {
     pub(crate) fn on_skipped(&self, reason: SkipReason) {
         let mut shared = self.shared();
         if shared.skipped.len() < MAX_SKIPPED {
-            shared.skipped.push(reason);
+            shared.skipped.push_back(reason);
         }
+        drop(shared);
+        self.has_skipped.notify_one();
     }
 
-    /// Why frames were skipped since the last call, one reason each.
-    pub(crate) fn take_skipped(&self) -> Vec<SkipReason> {
-        std::mem::take(&mut self.shared().skipped)
+    /// Waits until a frame has been skipped since the last call.
+    pub(crate) async fn skipped(&self) {
+        self.has_skipped.notified().await;
+    }
+
+    /// Why the next frame was skipped of those that the session has not been informed of.
+    pub(crate) fn poll_skipped(&self) -> Option<SkipReason> {
+        self.shared().skipped.pop_front()
     }
 
     /// The number of the client's next frame, which must then be delivered.

@@ -9,13 +9,13 @@ use nearlight_codec::Size;
 use nearlight_ethernet::HardwareAddress;
 use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::{
-    CertificateHash, Clock, Connection, EthernetInterface, EthernetLink, EthernetListener, Identity, Link,
-    ListenOptions, Listener, NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
+    CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Link, ListenOptions, Listener,
+    NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
 use nearlight_scene::{
-    OpenOptions, Opened, PacedTestCard, PictureRequest as SizeRequest, PushSource, SceneError, SourceKind, Sustained,
-    choose_size, of_coding, open,
+    Application, OpenOptions, Opened, PacedTestCard, PictureRequest as SizeRequest, PushSource, SceneError, SourceKind,
+    Sustained, choose_size, of_coding, open,
 };
 use nearlight_session::Captures;
 use nearlight_tcp::{CongestionControlError, check_congestion_control};
@@ -34,21 +34,19 @@ use crate::metrics::{Metrics, Observer};
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, PageState};
 use crate::pairing::Pairing;
-use crate::rtc::whep::{self, Refused, Whep};
+use crate::rtc::whep::Refused;
 use crate::rtc::{self, Exchange};
 use crate::sound::Mixer;
 use crate::state::{Offers, ServerState};
 use crate::studio::{Format, Studio, StudioOptions};
-use crate::{urs, websocket, webtransport};
+use crate::transports::Entrances;
 
 /// A self-signed certificate is renewed after this: it is valid for twelve days and browsers accept fourteen.
 const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
 /// How often the server checks that the studio still runs.
 const STUDIO_CHECK: Duration = Duration::from_millis(500);
-/// WebRTC clients whose sessions wait to begin.
-const WAITING_OFFERS: usize = 16;
-/// Clients over Ethernet whose sessions wait to begin.
-const WAITING_STATIONS: usize = 16;
+/// Clients whose sessions wait to begin.
+const WAITING_SESSIONS: usize = 64;
 /// How long sessions may take to say goodbye when the server shuts down.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -248,10 +246,16 @@ impl BoundServer {
             }
             None => (None, None),
         };
-        let (adapter, cues, feed) = match &mut source {
-            Opened::OnDemand(source) => (source.describe(), source.poll_cues(), None),
-            Opened::SelfPaced(source) => (source.describe(), source.poll_cues(), source.sound()),
+        let feed = match &mut source {
+            Opened::OnDemand(_) => None,
+            Opened::SelfPaced(source) => source.sound(),
         };
+        let application: &mut dyn Application = match &mut source {
+            Opened::OnDemand(source) => source.as_mut(),
+            Opened::SelfPaced(source) => source.as_mut(),
+        };
+        let (adapter, cues) = (application.describe(), application.poll_cues());
+        let demonstration = application.is_demonstration();
         let heard = options.sound && (cues.is_some() || feed.is_some());
         let sound = heard.then(|| Mixer::start(clock, feed)).transpose().map_err(ServerError::Thread)?;
         let encoders = options.encoders.clone();
@@ -281,6 +285,7 @@ impl BoundServer {
             sound,
             clipboard: options.clipboard,
             adapter,
+            demonstration,
             format,
             codec: options.codec,
             controller: options.controller,
@@ -352,26 +357,33 @@ impl Server {
         stop: impl Future<Output = ()>,
         on_renewal: impl Fn(CertificateHash),
     ) -> Result<(), ServerError> {
-        let Self { listener, state, exchange, ice_servers, page, hosts, unity, own_names, closing, journal, .. } = self;
-        let mut stations = accept_stations(self.ethernet);
-        let (offered, mut offers) = mpsc::channel(WAITING_OFFERS);
-        let whep = Whep::new(Arc::clone(&state), Arc::clone(&exchange), offered, &ice_servers);
-        let (opened, mut sockets) = mpsc::channel(WAITING_OFFERS);
-        let router =
-            page::router(Arc::clone(&page)).merge(whep::router(Arc::new(whep))).merge(websocket::router(opened));
-        let (came, mut unity_sessions) = mpsc::channel(WAITING_OFFERS);
-        let (router, signalling) = match &unity {
-            Some(options) => {
-                let (own, work) = urs::open(options, &state, &exchange, came);
-                (router.merge(own), Some(tokio::spawn(work)))
-            }
-            None => (router, None),
+        let Self {
+            listener,
+            ethernet,
+            state,
+            exchange,
+            ice_servers,
+            page,
+            hosts,
+            unity,
+            own_names,
+            closing,
+            journal,
+            sustained: _,
+        } = self;
+        let (sessions, mut begun) = mpsc::channel(WAITING_SESSIONS);
+        let listener = Arc::new(listener);
+        let entrances = Entrances {
+            state: &state,
+            listener: &listener,
+            ethernet,
+            exchange: &exchange,
+            ice_servers: &ice_servers,
+            unity: unity.as_ref(),
         };
+        let (routes, mut accepting) = entrances.open(&sessions);
+        let router = page::router(Arc::clone(&page)).merge(routes);
         let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock));
-        let exchanging = tokio::spawn({
-            let exchange = Arc::clone(&exchange);
-            async move { exchange.run().await }
-        });
         let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);
         renewal.tick().await;
         let mut check = tokio::time::interval(STUDIO_CHECK);
@@ -380,20 +392,8 @@ impl Server {
         loop {
             tokio::select! {
                 () = &mut stop => break,
-                Some(connection) = listener.accept() => {
-                    session_tasks.spawn(webtransport::serve(Arc::clone(&state), connection));
-                }
-                Some(connection) = stations.recv() => {
-                    session_tasks.spawn(webtransport::serve(Arc::clone(&state), connection));
-                }
-                Some(task) = offers.recv() => {
-                    session_tasks.spawn(task.run());
-                }
-                Some(client) = sockets.recv() => {
-                    session_tasks.spawn(websocket::serve(Arc::clone(&state), client));
-                }
-                Some(task) = unity_sessions.recv() => {
-                    session_tasks.spawn(task.run());
+                Some(session) = begun.recv() => {
+                    session_tasks.spawn(session);
                 }
                 Some(stream) = listener.accept_page() => {
                     if stream.framed() {
@@ -423,12 +423,8 @@ impl Server {
         session_tasks.shutdown().await;
         pages.shutdown().await;
         listener.shutdown("the server is shutting down").await;
-        exchanging.abort();
-        if let Some(signalling) = signalling {
-            signalling.abort();
-            let _ = signalling.await;
-        }
-        drop((site, page, offers, unity_sessions));
+        accepting.shutdown().await;
+        drop((site, page, sessions, begun));
         finish(state, journal).await
     }
 }
@@ -487,23 +483,6 @@ fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> R
     let reachable = listener.reachable_addresses();
     Exchange::new(socket, &options.announced, &reachable, listener.port(), certificate, clock)
         .map_err(|error| ServerError::WebRtc(error.to_string()))
-}
-
-/// Clients of all interfaces. The accepting tasks end when the receiver is dropped.
-fn accept_stations(listeners: Vec<EthernetListener>) -> mpsc::Receiver<Connection> {
-    let (came, stations) = mpsc::channel(WAITING_STATIONS);
-    for listener in listeners {
-        let came = came.clone();
-        tokio::spawn(async move {
-            while let Ok(place) = came.reserve().await {
-                tokio::select! {
-                    Some(connection) = listener.accept() => place.send(connection),
-                    () = came.closed() => return,
-                }
-            }
-        });
-    }
-    stations
 }
 
 /// Rejects rates that contradict one another.

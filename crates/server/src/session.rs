@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nearlight_net::{Alarm, Clock};
 use nearlight_scene::{ApplicationMessage, Output};
-use nearlight_session::SoundPacket;
+use nearlight_session::{FrameProducer as _, SessionDriver, SoundPacket};
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Bytes32, ClientMessage, Hello, ServerMessage, Welcome};
 use tokio::sync::watch;
@@ -32,6 +32,7 @@ pub(crate) struct SessionTask<C> {
     /// Returned at the end.
     permit: Permit,
     carrier: C,
+    driver: SessionDriver,
     /// None until a codec is known.
     common: Option<SessionCommon>,
     /// The server's proof that it knows the token, for its welcome.
@@ -67,7 +68,19 @@ impl<C: Carrier> SessionTask<C> {
         common: Option<SessionCommon>,
     ) -> Self {
         let began = state.clock.now();
-        Self { state, number, permit, carrier, common, proof: None, taken: 0, greeted: false, connected: false, began }
+        Self {
+            state,
+            number,
+            permit,
+            carrier,
+            driver: SessionDriver::default(),
+            common,
+            proof: None,
+            taken: 0,
+            greeted: false,
+            connected: false,
+            began,
+        }
     }
 
     /// The welcome shows that the server knows the token.
@@ -80,7 +93,7 @@ impl<C: Carrier> SessionTask<C> {
         let open = state.metrics.open_session(number);
         let ended = self.serve().await;
         let Self { mut carrier, common, permit, .. } = *self;
-        if let Some(common) = common {
+        if let Some(mut common) = common {
             common.leave(carrier.sender_mut());
         }
         drop((open, permit));
@@ -105,8 +118,8 @@ impl<C: Carrier> SessionTask<C> {
     async fn wait(&mut self, timers: &mut Timers) -> Result<(), String> {
         let clock = self.state.clock;
         let latest = clock.now() + LONGEST_WAIT;
-        let timer = self.carrier.poll_timeout();
-        let due = timer.map_or(latest, |(at, _)| at.min(latest));
+        // The loop may wake for its permit alone.
+        let due = self.driver.due().map_or(latest, |(at, _)| at.min(latest));
         let Timers { status, alarm, closing } = timers;
         tokio::select! {
             heard = self.carrier.recv() => if let Some(at) = heard? && self.connected {
@@ -114,14 +127,7 @@ impl<C: Carrier> SessionTask<C> {
             },
             made = next_made(&mut self.common) => self.on_made(clock.now(), made)?,
             _ = status.tick(), if self.connected => self.report(clock.now())?,
-            () = alarm.at(due) => {
-                let now = clock.now();
-                // The loop may have woken for its permit alone.
-                if let Some((_, wake)) = timer.filter(|(at, _)| *at <= now) {
-                    tracing::trace!(session = self.number, wake = wake.name(), "a timer is due");
-                    self.carrier.on_timeout(now);
-                }
-            }
+            () = alarm.at(due) => {}
             _ = closing.wait_for(|closing| *closing) => return Err("the server is shutting down".into()),
         }
         Ok(())
@@ -139,7 +145,10 @@ impl<C: Carrier> SessionTask<C> {
         if self.permit.is_lost() {
             return Err(PERMIT_LOST.into());
         }
-        self.carrier.transmit(now);
+        let woken = self.driver.step(now, &mut self.carrier, self.common.as_mut());
+        if let Some(wake) = woken {
+            tracing::trace!(session = self.number, wake = wake.name(), "a timer was due");
+        }
         if let Some(common) = &self.common {
             let sent = std::mem::take(&mut self.taken);
             if sent > 0 {
@@ -148,7 +157,6 @@ impl<C: Carrier> SessionTask<C> {
             if common.is_overrun() {
                 return Err("the client does not take the application's messages".into());
             }
-            common.drain(now, self.carrier.sender_mut());
         }
         Ok(())
     }
@@ -165,7 +173,7 @@ impl<C: Carrier> SessionTask<C> {
             }
             CarrierEvent::Message(message) => self.on_message(now, message),
             CarrierEvent::Input(input) => {
-                if let Some(common) = &self.common {
+                if let Some(common) = &mut self.common {
                     common.on_input(*input);
                 }
                 Ok(())
@@ -243,6 +251,8 @@ impl<C: Carrier> SessionTask<C> {
             Made::Picture(Some(Delivery::Failed(reason))) => return Err(reason),
             Made::Picture(None) => return Err(RENDERER_STOPPED.into()),
             Made::Sound(packet) => self.carrier.on_sound(now, packet),
+            // The session is informed of it in the next step.
+            Made::Skip => {}
             Made::Output(output) => {
                 let Some(common) = &self.common else { return Ok(()) };
                 let message = common.message_for(self.carrier.sender_mut(), output);
@@ -266,15 +276,20 @@ enum Made {
     Picture(Option<Delivery>),
     Sound(SoundPacket),
     Output(Output),
+    /// No frame: one was skipped.
+    Skip,
 }
 
 /// Waits for ever while no codec is known.
 async fn next_made(common: &mut Option<SessionCommon>) -> Made {
-    let Some(common) = common else { return std::future::pending().await };
+    let Some(SessionCommon { deliveries, sounds, outputs, mailbox, .. }) = common else {
+        return std::future::pending().await;
+    };
     tokio::select! {
-        delivery = common.deliveries.recv() => Made::Picture(delivery),
-        Some(packet) = common.sounds.recv() => Made::Sound(packet),
-        Some(output) = common.outputs.recv() => Made::Output(output),
+        delivery = deliveries.recv() => Made::Picture(delivery),
+        Some(packet) = sounds.recv() => Made::Sound(packet),
+        Some(output) = outputs.recv() => Made::Output(output),
+        () = mailbox.skipped() => Made::Skip,
     }
 }
 

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, EncoderDescription, Size};
+use nearlight_events::Event;
 use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Viewer};
-use nearlight_session::{EncoderTarget, MediaTarget, ReceivedInput, Sender, SoundPacket};
+use nearlight_session::{EncoderTarget, FrameProducer, MediaTarget, ReceivedInput, Sender, SkipReason, SoundPacket};
 use nearlight_units::Time;
 use nearlight_wire::{
-    Base64, DisplayKind, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES, RateStatus, RecoveryPolicy,
-    SOUND_RATE, ServerMessage, SoundDescription, StreamDescription, Welcome,
+    Base64, DisplayKind, FrameReport, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES, RateStatus,
+    RecoveryPolicy, SOUND_RATE, ServerMessage, SoundDescription, StreamDescription, Welcome,
 };
 use tokio::sync::mpsc;
 
@@ -59,7 +60,7 @@ pub(crate) struct SessionCommon {
     pub(crate) display: DisplayKind,
     /// The client's loss recovery, which decides whether it acknowledges frames.
     recovery: RecoveryPolicy,
-    mailbox: Arc<EncoderMailbox>,
+    pub(crate) mailbox: Arc<EncoderMailbox>,
     stream: StreamDescription,
 }
 
@@ -72,12 +73,12 @@ impl SessionCommon {
         sender: &Sender,
     ) -> Result<Self, CodecError> {
         let ClientPreferences { codec, display, sound, marker } = preferences;
-        let stream = describe(&state, (codec, marker), stream_target(sender, display))?;
+        let stream = describe(&state, (codec, marker), StreamTarget::new(sender.target(), display))?;
         let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
         let (sound_sender, sounds) = mpsc::channel(SOUNDS);
         let hears = sound && state.sound.is_some();
         let (output_sender, outputs) = mpsc::channel(OUTPUTS);
-        let target = stream_target(sender, display);
+        let target = StreamTarget::new(sender.target(), display);
         let mailbox = EncoderMailbox::new(Viewer(session), codec, target, delivery_sender, output_sender)
             .with_stream(Size { width: stream.width, height: stream.height }, stream.views)
             .with_marker(marker);
@@ -122,9 +123,11 @@ impl SessionCommon {
     }
 
     /// Closes the mailbox, and writes the last events.
-    pub(crate) fn leave(&self, sender: &mut Sender) {
+    pub(crate) fn leave(&mut self, sender: &mut Sender) {
         self.mailbox.leave();
-        self.write_events(sender);
+        while let Some((at, event)) = sender.poll_event() {
+            self.on_event(at, event);
+        }
     }
 
     /// Whether the user allows the exchange of clipboard text.
@@ -181,38 +184,6 @@ impl SessionCommon {
         }
     }
 
-    /// An input that did not arrive through the sender.
-    pub(crate) fn on_input(&self, input: ReceivedInput) {
-        self.mailbox.on_input(input);
-    }
-
-    /// Collects the sender's results other than datagrams after new events, and passes its target to the studio.
-    pub(crate) fn drain(&self, now: Time, sender: &mut Sender) {
-        if let Some(mut input) = sender.poll_input(now) {
-            for data in std::mem::take(&mut input.messages) {
-                // Such a message may be lost.
-                self.mailbox.post(Post::Message(ApplicationMessage { data, reliable: false }));
-            }
-            self.mailbox.on_input(input);
-        }
-        while let Some(report) = sender.poll_outcome() {
-            self.state.metrics.on_outcome(&report);
-        }
-        for reason in self.mailbox.take_skipped() {
-            sender.on_skipped(now, reason);
-        }
-        self.mailbox.set_target(stream_target(sender, self.display));
-        self.write_events(sender);
-    }
-
-    fn write_events(&self, sender: &mut Sender) {
-        while let Some((at, event)) = sender.poll_event() {
-            if let Some(journal) = &self.state.journal {
-                journal.write(at, self.session, event);
-            }
-        }
-    }
-
     /// The description of the stream from the next key frame on.
     pub(crate) fn resized(&mut self, size: Size, views: u8) -> StreamDescription {
         (self.stream.width, self.stream.height, self.stream.views) = (size.width, size.height, views);
@@ -234,6 +205,7 @@ impl SessionCommon {
             pacing: self.state.pacing.to_string(),
             max_rate_bps: self.state.bounds.maximum.as_bps(),
             start: START,
+            demonstration: self.state.demonstration,
             proof: None,
         }
     }
@@ -255,6 +227,35 @@ impl SessionCommon {
     }
 }
 
+/// The studio is reached through the mailbox.
+impl FrameProducer for SessionCommon {
+    fn on_input(&mut self, mut input: ReceivedInput) {
+        for data in std::mem::take(&mut input.messages) {
+            // Such a message may be lost.
+            self.mailbox.post(Post::Message(ApplicationMessage { data, reliable: false }));
+        }
+        self.mailbox.on_input(input);
+    }
+
+    fn poll_skipped(&mut self) -> Option<SkipReason> {
+        self.mailbox.poll_skipped()
+    }
+
+    fn set_target(&mut self, target: MediaTarget) {
+        self.mailbox.set_target(StreamTarget::new(target, self.display));
+    }
+
+    fn on_outcome(&mut self, report: &FrameReport) {
+        self.state.metrics.on_outcome(report);
+    }
+
+    fn on_event(&mut self, at: Time, event: Event) {
+        if let Some(journal) = &self.state.journal {
+            journal.write(at, self.session, event);
+        }
+    }
+}
+
 /// Bounds a client's description of its devices.
 pub(crate) fn devices(mut devices: DevicesDescription) -> DevicesDescription {
     for gamepad in &mut devices.gamepads {
@@ -272,12 +273,6 @@ impl Drop for SessionCommon {
     fn drop(&mut self) {
         self.mailbox.leave();
     }
-}
-
-fn stream_target(sender: &Sender, display: DisplayKind) -> StreamTarget {
-    let MediaTarget { encoder, refusal, step, render_to_display, best_capture, sound, playback_buffer: _ } =
-        sender.target();
-    StreamTarget { encoder, refusal, display, step, render_to_display, best_capture, sound }
 }
 
 /// The description of the stream at its start.

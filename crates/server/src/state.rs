@@ -73,6 +73,8 @@ pub(crate) struct ServerState {
     /// Clipboard text may be exchanged.
     pub(crate) clipboard: bool,
     pub(crate) adapter: String,
+    /// The page explains how to move in it.
+    pub(crate) demonstration: bool,
     pub(crate) format: Format,
     pub(crate) codec: CodecKind,
     pub(crate) controller: String,

@@ -18,7 +18,7 @@ use axum::routing::get;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use nearlight_net::{Clock, Reservation, TcpSocket};
-use nearlight_session::{EncodedFrame, Sender, SoundPacket, Wake};
+use nearlight_session::{Sender, ServerEnd, Wake};
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, MAX_CONTROL_BYTES, ServerMessage};
 use tokio::sync::mpsc;
@@ -29,6 +29,7 @@ use crate::greeting::{Greeting, Welcomed, receive};
 use crate::rtc::whep::Client;
 use crate::session::SessionTask;
 use crate::state::ServerState;
+use crate::transports::Sessions;
 
 /// The same path as that of sessions over WebTransport.
 const PATH: &str = "/nearlight";
@@ -45,7 +46,7 @@ const ASK_TCP: Span = Span::from_millis(10);
 const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
 
 /// A socket that a client has opened.
-pub(crate) struct WebSocketClient {
+struct WebSocketClient {
     socket: WebSocket,
     peer: IpAddr,
     /// Of its TCP connection's place.
@@ -53,13 +54,13 @@ pub(crate) struct WebSocketClient {
     tcp: Option<TcpSocket>,
 }
 
-/// The route; clients are sent to `clients`, to be served with the others.
-pub(crate) fn router(clients: mpsc::Sender<WebSocketClient>) -> Router {
-    Router::new().route(PATH, get(open)).with_state(clients)
+/// The route; sessions are sent to `sessions`, to be run with the others.
+pub(crate) fn router(state: Arc<ServerState>, sessions: Sessions) -> Router {
+    Router::new().route(PATH, get(open)).with_state((state, sessions))
 }
 
 async fn open(
-    State(clients): State<mpsc::Sender<WebSocketClient>>,
+    State((state, sessions)): State<(Arc<ServerState>, Sessions)>,
     Extension(Client(peer)): Extension<Client>,
     reservation: Option<Extension<Reservation>>,
     tcp: Option<Extension<TcpSocket>>,
@@ -71,12 +72,12 @@ async fn open(
         let reservation = reservation.map(|Extension(reservation)| reservation);
         let tcp = tcp.map(|Extension(tcp)| tcp);
         // A server that starts no more sessions drops it.
-        let _ = clients.send(WebSocketClient { socket, peer, reservation, tcp }).await;
+        let _ = sessions.send(Box::pin(serve(state, WebSocketClient { socket, peer, reservation, tcp }))).await;
     })
 }
 
 /// Greets, checks the proof of the token and serves the client until it leaves.
-pub(crate) async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
+async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
     let Some(Welcomed { session, hello, proof, permit, greeting }) = receive(&state, client).await else { return };
     // It may be idle while its session lasts; admission bounds how many there are.
     if let Some(reservation) = &greeting.reservation {
@@ -208,7 +209,7 @@ impl WebSocketCarrier {
     }
 }
 
-impl Carrier for WebSocketCarrier {
+impl ServerEnd for WebSocketCarrier {
     fn sender(&self) -> &Sender {
         &self.sender
     }
@@ -217,6 +218,27 @@ impl Carrier for WebSocketCarrier {
         &mut self.sender
     }
 
+    fn transmit(&mut self, now: Time) {
+        let Some(outgoing) = self.outgoing.clone() else { return };
+        if now - self.tcp_asked_at >= ASK_TCP {
+            self.ask_tcp(now);
+        }
+        loop {
+            let Ok(room) = outgoing.try_reserve() else {
+                self.blocked = true;
+                return;
+            };
+            let Some(message) = self.next_message(now) else { return };
+            room.send(message);
+        }
+    }
+
+    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
+        if self.blocked { self.sender.poll_timeout_while_blocked() } else { self.sender.poll_timeout() }
+    }
+}
+
+impl Carrier for WebSocketCarrier {
     async fn recv(&mut self) -> Result<Option<Time>, String> {
         let Self { incoming, outgoing, blocked, .. } = self;
         let room = async {
@@ -247,43 +269,12 @@ impl Carrier for WebSocketCarrier {
         self.events.pop_front()
     }
 
-    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>) {
-        self.sender.on_frame(now, frame);
-    }
-
-    fn on_sound(&mut self, now: Time, packet: SoundPacket) {
-        self.sender.on_sound(now, packet);
-    }
-
     fn send(&mut self, _: Time, message: ServerMessage) -> Result<(), String> {
         if self.control.len() == CONTROL_QUEUE {
             return Err("the client does not read its control messages".into());
         }
         self.control.push_back(text(&message));
         Ok(())
-    }
-
-    fn transmit(&mut self, now: Time) {
-        let Some(outgoing) = self.outgoing.clone() else { return };
-        if now - self.tcp_asked_at >= ASK_TCP {
-            self.ask_tcp(now);
-        }
-        loop {
-            let Ok(room) = outgoing.try_reserve() else {
-                self.blocked = true;
-                return;
-            };
-            let Some(message) = self.next_message(now) else { return };
-            room.send(message);
-        }
-    }
-
-    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
-        if self.blocked { self.sender.poll_timeout_while_blocked() } else { self.sender.poll_timeout() }
-    }
-
-    fn on_timeout(&mut self, now: Time) {
-        self.sender.on_timeout(now);
     }
 
     async fn close(&mut self, now: Time, ended: &str) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nearlight_net::{Connection, ControlReceiver, ControlSender, Direction, NetError, Received};
-use nearlight_session::{EncodedFrame, Sender, SoundPacket, Wake};
+use nearlight_session::{EncodedFrame, Sender, ServerEnd};
 use nearlight_units::Time;
 use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, ServerMessage};
 use tokio::sync::mpsc;
@@ -129,7 +129,7 @@ impl WebTransportCarrier {
     }
 }
 
-impl Carrier for WebTransportCarrier {
+impl ServerEnd for WebTransportCarrier {
     fn sender(&self) -> &Sender {
         &self.sender
     }
@@ -138,6 +138,22 @@ impl Carrier for WebTransportCarrier {
         &mut self.sender
     }
 
+    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
+        self.sender.set_max_datagram(self.connection.max_datagram_size().min(self.datagram));
+        self.sender.on_frame(now, frame);
+    }
+
+    fn transmit(&mut self, now: Time) {
+        while let Some(datagram) = self.sender.poll_transmit(now) {
+            // Drops in a full queue are counted by the connection; the receiver requests what it misses again.
+            let _ = self.connection.send_datagram(datagram.into());
+        }
+        // What the pacer releases together is sent together.
+        self.connection.flush();
+    }
+}
+
+impl Carrier for WebTransportCarrier {
     async fn recv(&mut self) -> Result<Option<Time>, String> {
         tokio::select! {
             received = self.connection.recv_datagram() => {
@@ -157,35 +173,9 @@ impl Carrier for WebTransportCarrier {
         self.events.pop_front()
     }
 
-    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>) {
-        self.sender.set_max_datagram(self.connection.max_datagram_size().min(self.datagram));
-        self.sender.on_frame(now, frame);
-    }
-
-    fn on_sound(&mut self, now: Time, packet: SoundPacket) {
-        self.sender.on_sound(now, packet);
-    }
-
     fn send(&mut self, _: Time, message: ServerMessage) -> Result<(), String> {
         let sent = self.messages.as_ref().is_some_and(|messages| messages.try_send(message).is_ok());
         sent.then_some(()).ok_or_else(|| "the client does not read its control stream".into())
-    }
-
-    fn transmit(&mut self, now: Time) {
-        while let Some(datagram) = self.sender.poll_transmit(now) {
-            // Drops in a full queue are counted by the connection; the receiver requests what it misses again.
-            let _ = self.connection.send_datagram(datagram.into());
-        }
-        // What the pacer releases together is sent together.
-        self.connection.flush();
-    }
-
-    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
-        self.sender.poll_timeout()
-    }
-
-    fn on_timeout(&mut self, now: Time) {
-        self.sender.on_timeout(now);
     }
 
     async fn close(&mut self, now: Time, ended: &str) {

@@ -1,9 +1,19 @@
 //! Which of the session's targets an encoder has already met: the encoder runs ahead of the session, which repeats its request until it
 //! sees the frame.
 
-use nearlight_units::FrameId;
+use nearlight_units::{Bitrate, FrameId};
+use nearlight_wire::Reference;
 
 use crate::EncoderTarget;
+
+/// What an encoder should do with its next picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncodeRequest {
+    pub rate: Bitrate,
+    pub reference: Reference,
+    /// Newest frame that the receiver is known to have decoded.
+    pub acknowledged: Option<FrameId>,
+}
 
 /// The frames that answered the latest requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,21 +25,25 @@ pub struct AnsweredTargets {
 impl AnsweredTargets {
     /// The part of `target` that has not been met yet.
     #[must_use]
-    pub fn open(&self, target: EncoderTarget) -> EncoderTarget {
-        let is_open = |answer: Option<FrameId>| answer.is_none_or(|frame| frame < target.next);
-        EncoderTarget {
-            key: target.key && is_open(self.key),
-            recover: target.recover && is_open(self.recovery),
-            ..target
-        }
+    pub fn request(&self, target: EncoderTarget) -> EncodeRequest {
+        let EncoderTarget { rate, key, recover, acknowledged, next } = target;
+        let is_open = |answer: Option<FrameId>| answer.is_none_or(|frame| frame < next);
+        let reference = if key && is_open(self.key) {
+            Reference::Nothing
+        } else if recover && is_open(self.recovery) {
+            Reference::Acknowledged
+        } else {
+            Reference::Newest
+        };
+        EncodeRequest { rate, reference, acknowledged }
     }
 
-    /// A frame was coded: a key frame, one that is predicted from an acknowledged one, or neither.
-    pub fn on_coded(&mut self, frame: FrameId, key: bool, recovers: bool) {
+    /// A frame was coded as requested, or as a key frame.
+    pub fn on_coded(&mut self, frame: FrameId, key: bool, requested: Reference) {
         if key {
             self.key = Some(frame);
         }
-        if key || recovers {
+        if key || requested == Reference::Acknowledged {
             self.recovery = Some(frame);
         }
     }
@@ -37,29 +51,32 @@ impl AnsweredTargets {
 
 #[cfg(test)]
 mod tests {
-    use nearlight_units::Bitrate;
-
+    use super::Reference::{Acknowledged, Newest, Nothing};
     use super::*;
 
     #[test]
     fn a_request_is_answered_once_and_a_new_one_again() {
         let mut answered = AnsweredTargets::default();
         let cases = [
-            (0, (true, false, 0), (true, false)),
-            (1, (true, false, 0), (false, false)),
-            (2, (false, true, 1), (false, true)),
-            (3, (false, true, 2), (false, false)),
-            (4, (true, true, 2), (true, false)),
-            (5, (false, true, 4), (false, false)),
-            (6, (false, true, 5), (false, true)),
-            (7, (true, false, 6), (true, false)),
+            (0, (true, false, 0), Nothing),
+            (1, (true, false, 0), Newest),
+            (2, (false, true, 1), Acknowledged),
+            (3, (false, true, 2), Newest),
+            (4, (true, true, 2), Nothing),
+            (5, (false, true, 4), Newest),
+            (6, (false, true, 5), Acknowledged),
+            (7, (true, false, 6), Nothing),
         ];
         for (frame, (key, recover, next), wanted) in cases {
-            let target =
-                EncoderTarget { rate: Bitrate::from_mbps(1), key, recover, acknowledged: None, next: FrameId(next) };
-            let open = answered.open(target);
-            assert_eq!((open.key, open.recover), wanted, "frame {frame}");
-            answered.on_coded(FrameId(frame), open.key, open.recover);
+            let rate = Bitrate::from_mbps(1);
+            let target = EncoderTarget { rate, key, recover, acknowledged: Some(FrameId(0)), next: FrameId(next) };
+            let request = answered.request(target);
+            assert_eq!(
+                request,
+                EncodeRequest { rate, reference: wanted, acknowledged: Some(FrameId(0)) },
+                "frame {frame}"
+            );
+            answered.on_coded(FrameId(frame), wanted == Nothing, wanted);
         }
     }
 }

@@ -43,7 +43,7 @@ const SPACING_DECAY: i64 = 16;
 pub(crate) struct Whole {
     pub(crate) id: FrameId,
     pub(crate) key: bool,
-    /// What completed it, or what it repairs.
+    /// What completed it, or how it lets the decoder continue.
     pub(crate) recovered_by: Option<RecoveryKind>,
     /// How many frames before it were given up in its favour.
     pub(crate) skipped: u32,
@@ -276,7 +276,7 @@ impl Assembler {
         self.completed.push_back(Completed { frame: FrameId(id), key, retransmitted, recovered });
     }
 
-    /// Creates placeholders for frames of which nothing has arrived. A gap that is too long to be repaired breaks the chain.
+    /// Creates placeholders for frames of which nothing has arrived. A gap that is too long to be filled breaks the chain.
     fn note_newest(&mut self, now: Time, id: u32) {
         let Some(newest) = self.newest else {
             self.newest = Some(id);
@@ -522,7 +522,7 @@ impl Assembler {
         let Some(id) = self.frames.iter().rev().find_map(|(id, assembly)| overdue(assembly).then_some(*id)) else {
             return;
         };
-        // While the chain is broken, what remains starts with a frame that would repair it: that one is given up too.
+        // While the chain is broken, what remains starts with a frame that would restore it: that one is given up too.
         let end = self.newest.filter(|_| self.broken).unwrap_or(id);
         self.give_up_before(end.saturating_add(1));
         self.broken = true;
@@ -541,7 +541,7 @@ impl Assembler {
     }
 
     /// Notes that the chain is broken where the next frame depends on one that the decoder will never get. While the chain is broken all
-    /// frames before the one that repairs it are lost: frees them.
+    /// frames before the one that restores it are lost: frees them.
     pub(crate) fn drop_useless(&mut self) {
         self.broken |= self.next_is_orphan();
         if !self.broken {

@@ -21,7 +21,7 @@ pub enum Captures {
     /// At regular intervals.
     #[default]
     Even,
-    /// Moved to where a single viewer's inputs and pictures wait the least ([`crate::Sender::best_capture`]).
+    /// Moved to where a single viewer's inputs and pictures wait the least ([`crate::MediaTarget::best_capture`]).
     Fitted,
 }
 
@@ -133,7 +133,7 @@ impl SkipReason {
 /// What decides whether a viewer's frame is captured at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CaptureFacts {
-    /// The session's decision ([`crate::Sender::refusal`]).
+    /// The session's decision ([`crate::MediaTarget::refusal`]).
     pub refusal: Option<SkipReason>,
     /// Fraction of the full frame rate, above 0 and at most 1 (`nearlight_rate::Step`); 1 where the controller has no steps.
     pub frame_rate: f64,

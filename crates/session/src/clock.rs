@@ -91,7 +91,7 @@ impl ClockSync {
         let exchange = Exchange { at: now, offset, round_trip };
         self.answered += 1;
         self.way_up = Some(server_received_at.ahead_of(client_sent_at));
-        // RFC 6298's smoothing for the round trip that times repairs.
+        // RFC 6298's smoothing for the round trip that times requests.
         self.smoothed_round_trip =
             Some(self.smoothed_round_trip.map_or(round_trip, |smoothed| smoothed + (round_trip - smoothed) / 8));
         match &mut self.anchor {

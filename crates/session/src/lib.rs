@@ -1,8 +1,9 @@
 //! The two ends of a stream as sans-IO state machines.
 //!
-//! [`Sender`] splits frames into symbols, paces and repairs them and requests key frames; [`Receiver`] reassembles frames, reports
-//! arrivals, requests what is missing, keeps the clocks synchronized and closes each frame's timeline. Time is an argument, bytes go in
-//! through `on_datagram` and come out of `poll_transmit`: the same code runs in virtual time, on a server and in a browser.
+//! [`Sender`] splits frames into symbols, paces them, retransmits, adds redundancy and requests key frames from the encoder; [`Receiver`]
+//! reassembles frames, reports arrivals, requests what is missing, keeps the clocks synchronized and closes each frame's timeline. Time is
+//! an argument, bytes go in through `on_datagram` and come out of `poll_transmit`: the same code runs in virtual time, on a server and in a
+//! browser. [`SessionDriver`] says what the server's end does after each event.
 //!
 //! The order of calls for both: hand over facts (`on_*`), then drain `poll_transmit` and the other `poll_*`, and sleep until
 //! `poll_timeout`; then call `on_timeout` and drain again. Waking early is harmless; waking late delays what the [`Wake`] names, and
@@ -18,6 +19,7 @@ mod capture_schedule;
 mod clock;
 mod coded;
 mod decoder_load;
+mod driver;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod history;
@@ -39,17 +41,18 @@ mod window;
 
 use nearlight_units::Time;
 
-pub use answered::AnsweredTargets;
+pub use answered::{AnsweredTargets, EncodeRequest};
 pub use capture_schedule::{CaptureDecision, CaptureFacts, CaptureSchedule, Captures, FrameSkipper, SkipReason};
 pub use clock::ClockEstimate;
+pub use driver::{FrameProducer, ServerEnd, SessionDriver};
 pub use history::{Cut, MOST_PACKETS_KEPT, PACKETS_KEPT_FOR};
 pub use inbox::ReceivedInput;
 pub use presentation::Displayed;
 pub use receiver::{LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics, RtpCounts};
 pub use release::{FramePieces, Payload, Release};
 pub use sender::{
-    Algorithms, Distortion, EncodedFrame, EncoderTarget, Framing, MediaTarget, ReceiverFeedback, Sender, SenderConfig,
-    SenderNames, SenderStatistics, UNKNOWN_TO_DISPLAY,
+    Algorithms, Distortion, EncodedFrame, EncoderTarget, Framing, MediaTarget, ReceiverFeedback, RtpSender, Sender,
+    SenderConfig, SenderNames, SenderStatistics, UNKNOWN_TO_DISPLAY,
 };
 pub use simulcast::{
     ALONE_AFTER, KEY_FRAME_DISTANCE, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureNews, SharedPlan,
@@ -63,13 +66,14 @@ pub use uplink::{DeviceInput, Presence};
 pub enum Wake {
     /// Packets wait for the pacer: late means a longer frame.
     Pace,
-    /// Frames were skipped because the path was blocked, and the next one may probe it: late means a longer freeze.
+    /// Frames were skipped because the path was blocked or a key frame had to get through first, and the next one may leave: late means a
+    /// longer freeze.
     PathBlocked,
     /// The rate controller's own clock.
     Rate,
     /// Arrivals are to be reported: late means older feedback.
     Feedback,
-    /// Symbols may be missing by now: late means a later retransmission.
+    /// Symbols may be missing by now, or a frame is to be given up: late means a later retransmission.
     Retransmission,
     /// A clock exchange is due.
     Clock,
@@ -79,7 +83,8 @@ pub enum Wake {
     Report,
     /// A frame is to be played from the playback buffer, or its fill level reported: late means a frozen picture.
     Playback,
-    /// A key frame is to be requested or generated: late means that the picture is frozen for longer.
+    /// A frame with which the decoder can continue, such as a key frame, is to be requested or encoded: late means that the picture is frozen
+    /// for longer.
     KeyFrame,
     /// A packet of sound is given up and the decoder gets those behind it: late means that those are missing as well.
     Sound,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryKind, Stage};
 #[cfg(any(test, feature = "fuzzing"))]
 use nearlight_units::PacketSeq;
-use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, RemoteTime, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, RemoteTime, Span, Time};
 use nearlight_wire::{FrameHeader, RepairHeader, SymbolHeader, ToClient, ToServer, UnreliableMessage, marker::Marker};
 
 use crate::arrivals::ArrivalLog;
@@ -15,9 +15,10 @@ use crate::playback::PlaybackBuffer;
 use crate::presentation::{Displayed, Presentation};
 use crate::recent::RecentRate;
 use crate::sound::{PlayedSound, SoundPlayer};
-use crate::uplink::{DeviceInput, Presence, Uplink};
+use crate::uplink::Uplink;
 use crate::{Wake, earliest};
 
+mod input;
 mod loss_recovery;
 mod pictures;
 mod playback;
@@ -28,11 +29,6 @@ pub use loss_recovery::LossRecovery;
 use pictures::Pictures;
 pub use pictures::{PictureFacts, RtpCounts};
 
-/// An unacknowledged event is resent after this. Guess: seldom enough that a round trip across a continent costs two or three repeats,
-/// often enough that a lost key arrives within two frames.
-const EVENT_REPEAT: Span = Span::from_millis(33);
-/// While something is held, that is repeated to the server at this interval.
-const HELD_REPEAT: Span = Span::from_millis(200);
 /// Messages of the application that wait to be fetched or sent; older ones are dropped.
 const MAX_MESSAGES: usize = 64;
 /// Events that are not fetched are dropped, oldest first.
@@ -327,7 +323,7 @@ impl Receiver {
         }
     }
 
-    /// The decoder gets a frame that was late or repairs the chain.
+    /// The decoder gets a frame that was late or restores the chain.
     fn on_recovered(&mut self, now: Time, frame: FrameId, skipped: u32, by: RecoveryKind) {
         let newest = self.assembler.newest().map_or(0, |newest| newest.0.saturating_sub(frame.0));
         let frames = newest.saturating_add(skipped);
@@ -341,49 +337,6 @@ impl Receiver {
         self.recovery.longest_recovery = self.recovery.longest_recovery.max(frames);
         self.recovered_by = Some((by, frames));
         self.emit(now, || Event::PictureRecovered { frame, by, frames });
-    }
-
-    /// The user moved at `now`; the sample is sent at once and replaces any that has not left.
-    pub fn on_input(&mut self, now: Time, presence: Presence) -> InputSeq {
-        let seq = self.uplink.on_presence(now, presence);
-        self.arm_input_repeat(now);
-        seq
-    }
-
-    /// Input from one of the user's devices at `now`; its events are repeated until the server has them. None before the first
-    /// [`Receiver::on_input`].
-    pub fn on_device(&mut self, now: Time, input: DeviceInput) -> Option<InputSeq> {
-        let seq = self.uplink.on_device(now, input)?;
-        self.arm_input_repeat(now);
-        Some(seq)
-    }
-
-    fn arm_input_repeat(&mut self, now: Time) {
-        let interval = if self.uplink.has_unacknowledged() {
-            EVENT_REPEAT
-        } else if self.uplink.holds_anything() {
-            HELD_REPEAT
-        } else {
-            self.input_repeat_at = None;
-            return;
-        };
-        let at = now + interval;
-        self.input_repeat_at = Some(self.input_repeat_at.map_or(at, |due| due.min(at)));
-    }
-
-    /// The application sends a message of at most [`MAX_UNRELIABLE_MESSAGE_BYTES`](nearlight_wire::MAX_UNRELIABLE_MESSAGE_BYTES) that may
-    /// be lost. False where it is longer, or where too many are queued.
-    pub fn on_application_message(&mut self, data: Vec<u8>) -> bool {
-        let fits = data.len() <= nearlight_wire::MAX_UNRELIABLE_MESSAGE_BYTES && self.transmit.len() < MAX_MESSAGES;
-        if fits {
-            self.transmit.push_back(ToServer::Application(UnreliableMessage(data.into())));
-        }
-        fits
-    }
-
-    /// The next message from the server's application; such messages may be lost.
-    pub fn poll_application_message(&mut self) -> Option<Vec<u8>> {
-        self.messages.pop_front()
     }
 
     pub fn on_decoded(&mut self, now: Time, frame: FrameId) {
@@ -470,13 +423,7 @@ impl Receiver {
             self.assembler.expire(now, policy);
         }
         self.assembler.drop_useless();
-        if self.input_repeat_at.is_some_and(|at| now >= at) {
-            self.input_repeat_at = None;
-            if self.uplink.has_unacknowledged() || self.uplink.holds_anything() {
-                self.uplink.set_repeat();
-                self.arm_input_repeat(now);
-            }
-        }
+        self.repeat_input(now);
         self.request_missing(now, policy);
         self.request_restart(now);
     }
@@ -496,13 +443,13 @@ impl Receiver {
         ])
     }
 
-    /// The picture is frozen or damaged, and nothing is outstanding or due that could repair it: neither symbols nor a frame to continue
+    /// The picture is frozen or damaged, and nothing is outstanding or due that could restore it: neither symbols nor a frame to continue
     /// with. That must never be the case after [`Receiver::on_timeout`] and a drain; simulations and fuzzers check it. It does not apply to
     /// receivers that never send requests.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
-        // Where nothing is repaired, an incomplete frame is awaited until a newer packet shows that it is lost; where the transport
-        // repairs, as long as that takes.
+        // Where nothing is requested, an incomplete frame is awaited until a newer packet shows that it is lost; where the transport
+        // retransmits, as long as that takes.
         let suffers = match self.loss_recovery {
             LossRecovery::Symbols | LossRecovery::References => self.assembler.is_standing(),
             LossRecovery::OpenUvr => {

@@ -3,11 +3,9 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use nearlight_events::{Candidate, Event};
-use nearlight_pace::{Class, Headroom, Mode, Pacer};
-use nearlight_rate::{
-    Decision, Feedback as RateFeedback, Limit, PacketReport, ProbeId, RateController, SentFrame, TcpInfo,
-};
+use nearlight_events::Event;
+use nearlight_pace::{Headroom, Mode, Pacer};
+use nearlight_rate::{Decision, Feedback as RateFeedback, Limit, PacketReport, ProbeId, RateController, SentFrame};
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{
     Feedback, FrameHeader, FrameReport, MAX_UNRELIABLE_MESSAGE_BYTES, Pong, SYMBOL_HEADER_BYTES, ToServer,
@@ -17,7 +15,7 @@ use nearlight_wire::{
 use crate::capture::CaptureTiming;
 use crate::capture_schedule::SkipReason;
 use crate::decoder_load::DecoderLoad;
-use crate::history::{Content, Cut, FrameHistory, KeptFrame, PacketHistory};
+use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 use crate::inbox::{Inbox, ReceivedInput};
 use crate::protection::{PathFacts, Planned, Protection, protection_event};
 use crate::recent::RecentRate;
@@ -27,6 +25,7 @@ use crate::window::WindowGate;
 use crate::{Wake, earliest};
 
 mod config;
+mod decision;
 mod display;
 mod head_of_line;
 mod receiver_feedback;
@@ -34,19 +33,22 @@ mod recovery;
 mod releases;
 mod restraint;
 mod retransmission;
+mod rtp;
 mod sound;
 mod target;
+mod tcp;
 
 pub use config::{Algorithms, Framing, SenderConfig, SenderNames};
 pub use display::UNKNOWN_TO_DISPLAY;
-use head_of_line::HeadOfLine;
 use receiver_feedback::Elsewhere;
 pub use receiver_feedback::ReceiverFeedback;
 use recovery::Recovery;
 use restraint::Restraint;
 use retransmission::Retransmissions;
+pub use rtp::RtpSender;
 use sound::SoundOut;
 pub use target::{EncoderTarget, MediaTarget};
+use tcp::Tcp;
 
 /// A transport that carries less than this is broken: half of what IPv6 guarantees, so that headers stay below a tenth.
 const MIN_DATAGRAM: usize = 640;
@@ -56,12 +58,6 @@ const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 const MAX_PONGS: usize = 16;
 /// Messages of the application that wait to be sent.
 const MAX_MESSAGES: usize = 64;
-/// The highest of what TCP let go in this time bounds the encoder. Linux's BBR lowers its window to what is under way for the first round
-/// trip of a recovery, and restores it afterwards: a lower rate would come too late. Guess: two frames at 30 frames a second, and a short
-/// round trip.
-const LIMIT_HOLDS: Span = Span::from_millis(100);
-/// The state of TCP is logged so often.
-const LOG_TCP: Span = Span::from_millis(100);
 /// Events that are not fetched are dropped, oldest first.
 const MAX_EVENTS: usize = 256;
 
@@ -130,17 +126,21 @@ pub struct SenderStatistics {
 ///
 /// - facts, `on_*`: something happened at `now`. [`Sender::on_frame`] and [`Sender::on_sound`] bring media, [`Sender::on_skipped`] says that
 ///   a frame was not encoded, [`Sender::on_application_message`] brings a message that may be lost, [`Sender::on_datagram`] and
-///   [`Sender::on_message`] what a client of our own protocol sends, [`Sender::on_cut_frame`], [`Sender::on_sent_beside`] and
-///   [`Sender::on_receiver_feedback`] are for a driver of another protocol, and [`Sender::on_timeout`] is the passing of time.
-///   [`Sender::take_back`] returns the memory of a datagram that was sent; a driver that keeps it costs an allocation for each packet.
-/// - settings, `set_*`, which hold until the next call.
-/// - outputs, `poll_*`: call each until none. A driver of our own protocol sends [`Sender::poll_transmit`]'s datagrams, which are all;
-///   another one writes packets from [`Sender::poll_release`] and sends [`Sender::poll_beside`]'s datagrams on a channel of its own.
+///   [`Sender::on_message`] what a client of our own protocol sends, [`Sender::on_tcp_info`] what the kernel knows of a TCP connection that
+///   carries the session, and [`Sender::on_timeout`] is the passing of time. [`Sender::take_back`] returns the memory of a datagram that was
+///   sent; a driver that keeps it costs an allocation for each packet.
+/// - settings, which hold until the next call: [`Sender::set_max_datagram`], [`Sender::set_display_hz`].
+/// - outputs, `poll_*`: call each until none. [`Sender::poll_transmit`]'s datagrams are all that a driver of our own protocol sends. A driver
+///   of another one writes packets from what [`Sender::rtp`] releases, and sends [`Sender::poll_beside`]'s datagrams on a channel of its own.
+///   [`Sender::poll_input`] brings the user's input, [`Sender::poll_outcome`] what became of frames, [`Sender::poll_event`] the log.
 /// - the next wake-up time, [`Sender::poll_timeout`], or [`Sender::poll_timeout_while_blocked`] as long as the transport accepts nothing.
 /// - queries, which change nothing: [`Sender::target`], [`Sender::decision`], [`Sender::statistics`], [`Sender::names`].
 ///
-/// A driver hands over one fact, or calls [`Sender::on_timeout`], then drains every `poll_*` that it serves, then sleeps until
-/// [`Sender::poll_timeout`]. Times never decrease. [`Sender::on_timeout`] may be called at any time, and early calls cost little.
+/// [`Sender::rtp`] has five more for drivers of another protocol.
+///
+/// After each fact a driver drains every `poll_*` that it serves, then sleeps until [`Sender::poll_timeout`], and calls
+/// [`Sender::on_timeout`] when that time has come; [`crate::SessionDriver`] does so. Times never decrease. [`Sender::on_timeout`] may be
+/// called at any time, and early calls cost little.
 pub struct Sender {
     config: SenderConfig,
     controller: Box<dyn RateController>,
@@ -161,6 +161,8 @@ pub struct Sender {
     redundant: RedundantShare,
     probe: Option<ProbeId>,
     decision: Decision,
+    /// The newest decision in the log, and when it was logged.
+    logged: (Time, (Bitrate, Limit)),
     events: VecDeque<(Time, Event)>,
     next_seq: PacketSeq,
     next_frame: FrameId,
@@ -177,29 +179,6 @@ pub struct Sender {
     /// Only where TCP carries the media and its kernel exposes its state.
     tcp: Option<Box<Tcp>>,
     statistics: SenderStatistics,
-}
-
-/// State derived from the kernel's TCP information.
-#[derive(Debug, Default)]
-struct Tcp {
-    head_of_line: HeadOfLine,
-    /// Of late, each with its time: the first is the highest.
-    limits: VecDeque<(Time, Bitrate)>,
-    logged_at: Option<Time>,
-}
-
-impl Tcp {
-    /// What TCP lets go counts once it has let go of no more for [`LIMIT_HOLDS`].
-    fn on_limit(&mut self, now: Time, limit: Option<Bitrate>) {
-        let Some(limit) = limit else { return };
-        while self.limits.pop_back_if(|(_, earlier)| *earlier <= limit).is_some() {}
-        self.limits.push_back((now, limit));
-        while self.limits.pop_front_if(|(at, _)| now - *at > LIMIT_HOLDS).is_some() {}
-    }
-
-    fn limit(&self) -> Option<Bitrate> {
-        self.limits.front().map(|(_, rate)| *rate)
-    }
 }
 
 impl Sender {
@@ -230,6 +209,7 @@ impl Sender {
                 .map(|policy| Box::new(Protection::new(policy, config.group))),
             redundant: RedundantShare::default(),
             probe: None,
+            logged: (now, (decision.target, decision.binding)),
             decision,
             events: VecDeque::new(),
             next_seq: PacketSeq(0),
@@ -296,6 +276,7 @@ impl Sender {
                 }
             }
         }
+        self.settle(now);
     }
 
     /// The user's newest state, and events and messages that may be lost, if anything arrived since the last call. Everything held counts
@@ -334,53 +315,6 @@ impl Sender {
         self.queue(now, kept, &header);
     }
 
-    /// A frame was encoded and split by the protocol that carries it: it is queued. Returns how many repairs follow it, which that protocol
-    /// generates: the policy plans as for repairs of our own that cover this frame alone.
-    pub fn on_cut_frame(&mut self, now: Time, frame: EncodedFrame<'_>, cut: Cut) -> u16 {
-        debug_assert_eq!(self.config.framing, Framing::Rtp);
-        let EncodedFrame { id, reference, header, bits, distortion, group_index } = frame;
-        self.on_distortion(distortion);
-        let mut kept = KeptFrame::given(id, reference, bits.into_owned(), cut, header.deadline);
-        kept.group_index = group_index;
-        self.queue(now, kept, &header)
-    }
-
-    /// Something else, such as sound, leaves on the same path now, under the returned number. It does not wait, and media waits for it.
-    pub fn on_sent_beside(&mut self, now: Time, size: Bytes) -> PacketSeq {
-        self.pacer.poll(now, size, Class::Urgent);
-        self.on_sent(now, size, Content::Other)
-    }
-
-    /// The protocol that carries the frames has no repairs: from now on no redundancy is added, and no policy name is reported.
-    pub fn set_unprotected(&mut self) {
-        self.protection = None;
-    }
-
-    /// The kernel's information on the TCP connection that carries everything: best before each feedback message, and every 10 to 50 ms
-    /// while media flow.
-    pub fn on_tcp_info(&mut self, now: Time, info: &TcpInfo) {
-        let tcp = self.tcp.get_or_insert_default();
-        tcp.head_of_line.on_tcp_info(now, info);
-        tcp.on_limit(now, info.rate_limit());
-        let due = tcp.logged_at.is_none_or(|at| now - at >= LOG_TCP);
-        if due {
-            tcp.logged_at = Some(now);
-            let TcpInfo { round_trip, congestion_window, delivery_rate, app_limited, unsent, retransmissions, .. } =
-                *info;
-            self.emit(now, || Event::TcpState {
-                round_trip,
-                congestion_window,
-                delivery_rate,
-                app_limited,
-                unsent,
-                retransmissions,
-            });
-        }
-        let limit = self.tcp.as_ref().and_then(|tcp| tcp.limit());
-        self.controller.on_tcp_info(now, info, limit);
-        self.take_decision(now);
-    }
-
     /// Time has passed: handles what [`Sender::poll_timeout`] announced.
     pub fn on_timeout(&mut self, now: Time) {
         self.want_due_key(now);
@@ -393,6 +327,10 @@ impl Sender {
 
     /// After any event: updates whether frames are skipped, and whether the controller wants to probe.
     fn settle(&mut self, now: Time) {
+        if self.config.framing == Framing::Rtp && self.next_frame == FrameId(0) {
+            // Before its first picture such a transport can send nothing, padding included.
+            return;
+        }
         self.restraint.update(now, self.packets.oldest_unreported());
         self.follow_probe(now);
     }
@@ -539,36 +477,6 @@ impl Sender {
         let plan = protection.protect(now, frame, &mut self.frames, path);
         let id = frame.id;
         self.emit(now, || protection_event(id, &plan));
-    }
-
-    fn take_decision(&mut self, now: Time) {
-        let decision = self.controller.decision();
-        let limit = self.tcp.as_ref().and_then(|tcp| tcp.limit());
-        let decision = match limit {
-            Some(limit) => decision.limited_to(Limit::Transport, limit),
-            None => decision,
-        };
-        if decision == self.decision {
-            return;
-        }
-        let news = decision.target != self.decision.target || decision.binding != self.decision.binding;
-        self.decision = decision;
-        self.set_pace(now);
-        if news {
-            self.log_decision(now);
-        }
-    }
-
-    fn set_pace(&mut self, now: Time) {
-        let factor = self.headroom.as_ref().map_or(1.0, Headroom::factor);
-        self.pacer.set_rate(now, self.decision.pacing.mul_f64(factor));
-    }
-
-    fn log_decision(&mut self, now: Time) {
-        let Decision { target, pacing, binding, ref limits, .. } = self.decision;
-        let candidates =
-            limits.iter().map(|(limit, rate)| Candidate { limit: limit.name().into(), rate: *rate }).collect();
-        self.emit(now, || Event::RateDecision { target, pacing, binding: binding.name().into(), candidates });
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback) {

@@ -346,7 +346,7 @@ impl Peer {
             video.notes.pop_front();
         }
         let cut = Cut { ends, overhead, repair_overhead };
-        let repairs = self.sender.on_cut_frame(now, EncodedFrame { bits: bytes.into(), ..frame }, cut);
+        let repairs = self.sender.rtp().on_cut_frame(now, EncodedFrame { bits: bytes.into(), ..frame }, cut);
         video.stream.on_frame(id, ParityGroups::new(packets, repairs), timestamp);
     }
 
@@ -359,7 +359,7 @@ impl Peer {
         let size = Bytes::new(opus.len() as u64 + u64::from(stream.overhead()));
         // What the client does not report is not counted.
         let counts = stream.config().transport_wide.is_some() || self.stream_reports.is_some();
-        let seq = if counts { self.sender.on_sent_beside(now, size) } else { PacketSeq(0) };
+        let seq = if counts { self.sender.rtp().on_sent_beside(now, size) } else { PacketSeq(0) };
         if counts {
             self.newest_seq = Some(seq);
         }

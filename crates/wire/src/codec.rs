@@ -1,4 +1,4 @@
-//! Picture codecs.
+//! Picture codecs, and what their frames are predicted from.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,6 +39,18 @@ impl FromStr for CodecKind {
     fn from_str(text: &str) -> Result<Self, UnknownCodec> {
         Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownCodec { name: text.to_owned() })
     }
+}
+
+/// What a frame is to be predicted from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reference {
+    /// The previously encoded frame.
+    #[default]
+    Newest,
+    /// A frame that the receiver is known to have decoded; a key frame where the encoder keeps none.
+    Acknowledged,
+    /// Nothing: a key frame.
+    Nothing,
 }
 
 /// A request for a codec that does not exist.

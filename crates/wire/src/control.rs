@@ -61,15 +61,15 @@ pub struct StreamDescription {
     pub codec: CodecKind,
     /// The codec string of WebCodecs, such as `avc1.42E01F`.
     pub codec_string: String,
-    /// Of the picture in pixels; what is decoded is higher where the latency marker lies below the picture.
+    /// The picture's width and height in pixels. Where the latency marker is below the picture, the decoded frame is higher.
     pub width: u16,
     pub height: u16,
     pub fps: u16,
-    /// Which encoder runs, with its version.
+    /// The encoder's name and version.
     pub encoder: String,
-    /// Which renderer and graphics adapter run, or which other source.
+    /// The source of the pictures: renderer and graphics adapter, or the name of a file or program.
     pub adapter: String,
-    /// 1 for a screen, 2 for side-by-side eyes.
+    /// 1 for a screen; 2 for two eyes side by side.
     pub views: u8,
 }
 
@@ -84,25 +84,28 @@ pub struct Welcome {
     /// The redundancy policy's name.
     #[serde(default)]
     pub fec: String,
-    /// What both ends do about losses; over a transport that loses nothing the client has nothing to do.
+    /// How both ends recover from losses. It has no effect over a transport that loses nothing.
     #[serde(default)]
     #[cfg_attr(test, ts(type = "string"))]
     pub recovery: RecoveryPolicy,
-    /// The client holds back so many frames and shows each so many frame intervals after it came, and says how many it holds; 0 of a
-    /// session that is shown as soon as it comes.
+    /// How many frames the client buffers before it shows the first one; it reports how many are buffered. 0: frames are shown as soon as
+    /// they are decoded.
     #[serde(default)]
     pub playback_buffer: u8,
-    /// None: there is nothing to hear, or the client did not ask for it.
+    /// None: the application has no sound, or the client did not request it.
     #[serde(default)]
     pub sound: Option<SoundDescription>,
     pub pacing: String,
     pub max_rate_bps: u64,
-    /// Where the user begins: the middle between the eyes.
+    /// The user's initial head pose, midway between the eyes.
     pub start: Pose,
-    /// The owner lets texts of the clipboard pass, either way.
+    /// Both the server's owner and the user allow the exchange of clipboard text.
     #[serde(default)]
     pub clipboard: bool,
-    /// That the server knows the token as well, bound as the client's proof was; none over WebRTC.
+    /// The pictures are the demonstration world's or a scene's, so that the page can explain how to walk, grab and throw in them.
+    #[serde(default)]
+    pub demonstration: bool,
+    /// The server's proof that it knows the token, over the same fields as the client's; none over WebRTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     pub proof: Option<Bytes32>,
@@ -141,7 +144,7 @@ pub struct RateStatus {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ServerMessage {
-    /// Alone on a stream of the server's, as soon as a WebTransport session is open.
+    /// The only message on a unidirectional stream that the server opens at the start of a WebTransport session.
     Challenge {
         nonce: Bytes32,
     },
@@ -152,12 +155,12 @@ pub enum ServerMessage {
     },
     Stream(StreamDescription),
     Rate(RateStatus),
-    /// A device of the user's shakes.
+    /// A device of the user is to vibrate.
     Haptics(Haptics),
-    /// How the application wants the user's pointer.
+    /// How the user's pointer is to look and behave.
     Pointer {
         cursor: CursorShape,
-        /// The application takes the pointer's movement: the client captures it when the user clicks.
+        /// The application uses the pointer's movement rather than its position: the client captures the pointer when the user clicks.
         captured: bool,
     },
     /// Text for the user's clipboard, at most [`MAX_CLIPBOARD_BYTES`](crate::MAX_CLIPBOARD_BYTES).
@@ -168,7 +171,7 @@ pub enum ServerMessage {
     Application {
         data: Base64,
     },
-    /// The server ends the session in good order; a client that reconnects finds it again after a restart.
+    /// The server ends the session in an orderly way. After a restart, a client that reconnects gets a new one.
     Goodbye {
         message: String,
     },
@@ -178,12 +181,12 @@ pub enum ServerMessage {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ClientMessage {
     Hello(Hello),
-    /// The user entered or left the headset, or the display has another rate than was said.
+    /// The user put the headset on or took it off, or the display's refresh rate differs from what was reported.
     Display {
         display: DisplayKind,
         display_hz: u16,
     },
-    /// What the user's gamepads and controllers are; all of them, whenever one comes or goes.
+    /// All gamepads and controllers of the user, whenever one is connected or disconnected.
     Devices(DevicesDescription),
     /// The text of the user's clipboard, at most [`MAX_CLIPBOARD_BYTES`](crate::MAX_CLIPBOARD_BYTES).
     Clipboard {
@@ -196,7 +199,7 @@ pub enum ClientMessage {
     Goodbye,
 }
 
-/// What a user's gamepads and controllers are.
+/// Descriptions of a user's gamepads and controllers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct DevicesDescription {
@@ -204,26 +207,26 @@ pub struct DevicesDescription {
     pub controllers: Vec<ControllerDescription>,
 }
 
-/// A gamepad that a client has.
+/// A gamepad of the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct GamepadDescription {
-    /// As in the samples.
+    /// The index by which input samples refer to it.
     pub index: u8,
-    /// What its system calls it; at most 200 characters are kept.
+    /// The name that the user's system gives it; at most 200 characters are kept.
     pub name: String,
     /// It can rumble.
     pub haptics: bool,
 }
 
-/// A controller that a client has.
+/// A tracked controller of the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ControllerDescription {
     pub hand: Hand,
     /// WebXR's input profiles, most specific first, such as `oculus-touch-v3`; at most 16 of 200 characters are kept.
     pub profiles: Vec<String>,
-    /// It can shake.
+    /// It can vibrate.
     pub haptics: bool,
 }
 

@@ -32,7 +32,7 @@ pub use application::{
     ApplicationMessage, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES, UnreliableMessage,
 };
 pub use clock::{Ping, Pong};
-pub use codec::{CodecKind, UnknownCodec};
+pub use codec::{CodecKind, Reference, UnknownCodec};
 pub use control::{
     ClientMessage, ControlReader, ControllerDescription, DevicesDescription, DisplayKind, GamepadDescription, Hello,
     MAX_CONTROL_BYTES, RateStatus, RefusalReason, ServerMessage, SoundDescription, StreamDescription, Welcome,

@@ -74,15 +74,15 @@ hotspot: [number, number],
 rgba: Base64, } };
 
 /**
- * A gamepad that a client has.
+ * A gamepad of the user.
  */
 export type GamepadDescription = { 
 /**
- * As in the samples.
+ * The index by which input samples refer to it.
  */
 index: number, 
 /**
- * What its system calls it; at most 200 characters are kept.
+ * The name that the user's system gives it; at most 200 characters are kept.
  */
 name: string, 
 /**
@@ -91,7 +91,7 @@ name: string,
 haptics: boolean, };
 
 /**
- * A controller that a client has.
+ * A tracked controller of the user.
  */
 export type ControllerDescription = { hand: Hand, 
 /**
@@ -99,12 +99,12 @@ export type ControllerDescription = { hand: Hand,
  */
 profiles: Array<string>, 
 /**
- * It can shake.
+ * It can vibrate.
  */
 haptics: boolean, };
 
 /**
- * What a user's gamepads and controllers are.
+ * Descriptions of a user's gamepads and controllers.
  */
 export type DevicesDescription = { gamepads: Array<GamepadDescription>, controllers: Array<ControllerDescription>, };
 
@@ -149,19 +149,19 @@ export type StreamDescription = { codec: CodecKind,
  */
 codec_string: string, 
 /**
- * Of the picture in pixels; what is decoded is higher where the latency marker lies below the picture.
+ * The picture's width and height in pixels. Where the latency marker is below the picture, the decoded frame is higher.
  */
 width: number, height: number, fps: number, 
 /**
- * Which encoder runs, with its version.
+ * The encoder's name and version.
  */
 encoder: string, 
 /**
- * Which renderer and graphics adapter run, or which other source.
+ * The source of the pictures: renderer and graphics adapter, or the name of a file or program.
  */
 adapter: string, 
 /**
- * 1 for a screen, 2 for side-by-side eyes.
+ * 1 for a screen; 2 for two eyes side by side.
  */
 views: number, };
 
@@ -175,28 +175,32 @@ server: string, controller: string,
  */
 fec: string, 
 /**
- * What both ends do about losses; over a transport that loses nothing the client has nothing to do.
+ * How both ends recover from losses. It has no effect over a transport that loses nothing.
  */
 recovery: string, 
 /**
- * The client holds back so many frames and shows each so many frame intervals after it came, and says how many it holds; 0 of a
- * session that is shown as soon as it comes.
+ * How many frames the client buffers before it shows the first one; it reports how many are buffered. 0: frames are shown as soon as
+ * they are decoded.
  */
 playback_buffer: number, 
 /**
- * None: there is nothing to hear, or the client did not ask for it.
+ * None: the application has no sound, or the client did not request it.
  */
 sound: SoundDescription | null, pacing: string, max_rate_bps: number, 
 /**
- * Where the user begins: the middle between the eyes.
+ * The user's initial head pose, midway between the eyes.
  */
 start: Pose, 
 /**
- * The owner lets texts of the clipboard pass, either way.
+ * Both the server's owner and the user allow the exchange of clipboard text.
  */
 clipboard: boolean, 
 /**
- * That the server knows the token as well, bound as the client's proof was; none over WebRTC.
+ * The pictures are the demonstration world's or a scene's, so that the page can explain how to walk, grab and throw in them.
+ */
+demonstration: boolean, 
+/**
+ * The server's proof that it knows the token, over the same fields as the client's; none over WebRTC.
  */
 proof?: Bytes32, };
 
@@ -220,6 +224,6 @@ export type RefusalReason = "token" | "too_many_attempts" | "full" | "protocol" 
 
 export type ServerMessage = { "type": "challenge", nonce: Bytes32, } | { "type": "welcome" } & Welcome | { "type": "refused", reason: RefusalReason, message: string, } | { "type": "stream" } & StreamDescription | { "type": "rate" } & RateStatus | { "type": "haptics" } & Haptics | { "type": "pointer", cursor: CursorShape, 
 /**
- * The application takes the pointer's movement: the client captures it when the user clicks.
+ * The application uses the pointer's movement rather than its position: the client captures the pointer when the user clicks.
  */
 captured: boolean, } | { "type": "clipboard", text: string, } | { "type": "application", data: Base64, } | { "type": "goodbye", message: string, };

@@ -21,10 +21,10 @@ pub struct ClipboardThread(Sender<Order>);
 impl ClipboardThread {
     /// The text read is sent to `inputs`.
     pub fn start(inputs: mpsc::Sender<UserInput>) -> Result<Self, ClientError> {
-        let (orders, desk) = channel();
+        let (orders, received) = channel();
         std::thread::Builder::new()
             .name("clipboard".into())
-            .spawn(move || carry_out(&desk, &inputs))
+            .spawn(move || carry_out(&received, &inputs))
             .map_err(|source| ClientError::system("thread for the clipboard", source))?;
         Ok(Self(orders))
     }

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use glam::Vec3;
 use nearlight_codec::{
-    CodecKind, Encoder, EncoderConfig, Picture, Reference, Size, describe_encoder, new_encoder, sample::moving_picture,
+    CodecKind, Encoder, EncoderConfig, Picture, Size, describe_encoder, new_encoder, sample::moving_picture,
 };
 use nearlight_net::{
     Clock, Connection, ControlReceiver, ControlSender, Identity, Link, ListenOptions, Listener, NetError, Received,
 };
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_session::{Distortion, EncodedFrame, ReceivedInput, Sender, SenderConfig, SoundPacket};
+use nearlight_session::{
+    AnsweredTargets, Distortion, EncodeRequest, EncodedFrame, ReceivedInput, Sender, SenderConfig, SoundPacket,
+};
 use nearlight_sound::{Cues, Ears, Hum, Room, SoundEncoder, Timbre};
 use nearlight_units::{Bitrate, BlockId, Span, Time};
 use nearlight_wire::marker::{Marker, Strip};
@@ -277,6 +279,7 @@ impl Studio {
             pacing: Mode::Burst.to_string(),
             max_rate_bps: 4_000_000,
             start: Pose::default(),
+            demonstration: false,
             proof: None,
         }
     }
@@ -313,16 +316,13 @@ impl Studio {
         picture.add_marker(strip, marker);
         repeat_marker(&mut picture, strip, marker);
         let rendered_at = self.clock.now();
-        let target = self.sender.target().encoder;
-        self.encoder.set_rate(target.rate).expect("any rate");
-        if let Some(frame) = target.acknowledged {
+        // The encoder never runs ahead of the session here, so every request is open.
+        let EncodeRequest { rate, reference, acknowledged } =
+            AnsweredTargets::default().request(self.sender.target().encoder);
+        self.encoder.set_rate(rate).expect("any rate");
+        if let Some(frame) = acknowledged {
             self.encoder.on_decoded(frame);
         }
-        let reference = match (target.key, target.recover) {
-            (true, _) => Reference::Nothing,
-            (false, true) => Reference::Acknowledged,
-            (false, false) => Reference::Newest,
-        };
         let coded = self.encoder.encode(&picture, reference).expect("a picture of the configured size");
         let encoded_at = self.clock.now();
         let view = View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.0) };

@@ -46,7 +46,7 @@ pub(super) fn system(part: &SystemPart) -> Result<(System, Vec<(String, String)>
             return Err(format!("recovery by group needs key_every from 1 to {LONGEST_GROUP}"));
         }
         (_, Some(_)) if fec != "none" || part.recovery.is_some() => {
-            return Err("TCP repairs what is lost itself: leave out `fec` and `recovery`".to_owned());
+            return Err("TCP itself retransmits what is lost: leave out `fec` and `recovery`".to_owned());
         }
         (_, Some(_)) if part.captures == Some(Captures::Fitted) => {
             return Err("frames over TCP tell nothing of the display: leave out `captures`".to_owned());

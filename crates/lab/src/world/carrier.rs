@@ -1,7 +1,7 @@
 //! What carries a session between its two ends: datagrams of our own, or WebRTC's protocols.
 //!
 //! The counterpart of the server's carriers for both ends at once and without waiting: who drives it moves the datagrams and the clock.
-//! All times are the world's; the ends have clocks of their own.
+//! Times at the server's end are read from its clock, all others from the world's.
 
 mod datagrams;
 mod webrtc;
@@ -20,6 +20,11 @@ const CLOCKS_APART: Span = Span::from_secs(1_000);
 /// The server's clock.
 pub(super) fn server_clock(now: Time) -> Time {
     now + CLOCKS_APART
+}
+
+/// The world's clock.
+pub(super) fn world_clock(server: Time) -> Time {
+    server - CLOCKS_APART
 }
 
 /// A frame for the decoder.
@@ -60,7 +65,8 @@ impl Whole {
     }
 }
 
-/// Both ends of one session. Facts first, then the timers of the end that they concern, then its datagrams until none.
+/// Both ends of one session. Facts first, then the timers of the end that they concern, then its datagrams until none:
+/// [`nearlight_session::SessionDriver`] at the server's.
 pub(super) trait Carrier {
     fn sender(&self) -> &Sender;
 
@@ -70,27 +76,22 @@ pub(super) trait Carrier {
 
     fn receiver_mut(&mut self) -> &mut Receiver;
 
-    /// [`nearlight_session::MediaTarget::best_capture`] in the world's clock.
-    fn best_capture(&self) -> Option<Time> {
-        self.sender().target().best_capture.map(|at| at - CLOCKS_APART)
-    }
-
-    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>);
+    fn on_frame(&mut self, at_server: Time, frame: EncodedFrame<'_>);
 
     /// Of which frame a datagram to the client carries a piece, whichever time it is sent.
     fn frame_of(&self, bytes: &[u8]) -> Option<FrameId>;
 
-    fn on_server_datagram(&mut self, now: Time, bytes: &[u8]);
+    fn on_server_datagram(&mut self, at_server: Time, bytes: &[u8]);
 
-    /// The server's timers, before its datagrams are taken.
-    fn on_server_timeout(&mut self, now: Time);
+    /// The server's timers.
+    fn on_server_timeout(&mut self, at_server: Time);
 
-    fn poll_server_transmit(&mut self, now: Time) -> Option<Vec<u8>>;
+    fn poll_server_transmit(&mut self, at_server: Time) -> Option<Vec<u8>>;
 
     /// A datagram of the server's is of no more use.
     fn take_back(&mut self, _datagram: Vec<u8>) {}
 
-    /// In the world's clock.
+    /// On the server's clock.
     fn poll_server_timeout(&mut self) -> Option<(Time, Wake)>;
 
     /// A datagram arrived at the client, with or without a congestion mark.

@@ -6,13 +6,14 @@ use nearlight_codec::{CodecError, Reference};
 use nearlight_events::RecoveryCounts;
 use nearlight_link::Ecn;
 use nearlight_session::{
-    AnsweredTargets, CaptureDecision, CaptureFacts, CaptureSchedule, Captures, EncodedFrame, EncoderTarget,
-    FrameSkipper, LossRecovery, Presence, Wake,
+    AnsweredTargets, CaptureDecision, CaptureFacts, CaptureSchedule, Captures, EncodedFrame, FrameSkipper,
+    LossRecovery, Presence, SessionDriver, Wake,
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
-use super::carrier::{Carrier, server_clock};
+use super::application::{Application, OnNetwork};
+use super::carrier::{Carrier, server_clock, world_clock};
 use super::network::{Arrival, End, Network, Parcel};
 use super::sent_frames::SentFrames;
 use super::tally::Tally;
@@ -129,6 +130,8 @@ struct Decoding {
 pub(crate) struct MediaActor {
     config: MediaConfig,
     carrier: Box<dyn Carrier>,
+    driver: SessionDriver,
+    application: Application,
     encoder: Box<dyn FrameEncoder>,
     screen: Option<Screen>,
     captured: u32,
@@ -139,7 +142,6 @@ pub(crate) struct MediaActor {
     answered: AnsweredTargets,
     /// Frames that were coded.
     coded: FrameId,
-    newest_input: (InputSeq, Time),
     /// When each frame was captured and handed to the sender, by its id.
     frames: Vec<Sent>,
     sent_frames: SentFrames,
@@ -158,8 +160,7 @@ pub(crate) struct MediaActor {
     next_refresh: Time,
     sender_due: Time,
     receiver_due: Time,
-    /// What the ends' own timers were set for.
-    sender_timer: Option<(Time, Wake)>,
+    /// What the client's own timer was set for.
     receiver_timer: Option<(Time, Wake)>,
     pub(crate) due: Time,
     pub(crate) tally: Tally,
@@ -192,8 +193,11 @@ impl MediaActor {
         let next_refresh = config.start + config.refresh_phase;
         let due = next_capture.min(next_refresh);
         let tally = config.tally();
+        let application = Application::new(carrier.sender().target());
         Self {
             carrier,
+            driver: SessionDriver::default(),
+            application,
             encoder,
             screen,
             captured: 0,
@@ -203,7 +207,6 @@ impl MediaActor {
             encoding: VecDeque::new(),
             answered: AnsweredTargets::default(),
             coded: FrameId(0),
-            newest_input: (InputSeq(0), Time::ZERO),
             frames: Vec::new(),
             sent_frames: SentFrames::new(config.quality),
             since_key: 0,
@@ -217,7 +220,6 @@ impl MediaActor {
             next_refresh,
             sender_due: Time::FAR_FUTURE,
             receiver_due: Time::FAR_FUTURE,
-            sender_timer: None,
             receiver_timer: None,
             due,
             tally,
@@ -275,8 +277,8 @@ impl MediaActor {
             self.drain_receiver(now, network);
         } else {
             self.tally.on_answer_received(now - arrival.sent_at);
-            self.carrier.on_server_datagram(now, &arrival.bytes);
-            self.drain_sender(now, network);
+            self.carrier.on_server_datagram(server_clock(now), &arrival.bytes);
+            self.step_server(now, network);
         }
         self.plan();
     }
@@ -325,7 +327,7 @@ impl MediaActor {
             self.receiver_due = now;
         }
         if now >= self.sender_due {
-            self.drain_sender(now, network);
+            self.step_server(now, network);
         }
         if now >= self.receiver_due {
             self.drain_receiver(now, network);
@@ -348,33 +350,29 @@ impl MediaActor {
     fn capture(&mut self, now: Time) {
         let number = self.captured;
         self.captured += 1;
-        self.schedule.on_passed(now, [self.carrier.best_capture()]);
+        let target = self.application.target;
+        self.schedule.on_passed(now, [target.best_capture.map(world_clock)]);
         self.next_capture = self.config.before_stop(self.schedule.due());
         if !self.is_active(now) {
             return;
         }
-        let server = server_clock(now);
-        if let Some(input) = self.carrier.sender_mut().poll_input(server) {
-            self.newest_input = (input.sample.seq, input.received_at);
-        }
         self.tally.on_capture(now);
-        let target = self.carrier.sender().target();
         let scale = target.step.scale;
         // Frames take the same time from capture to bits, however many are in work.
-        if let CaptureDecision::Skip(reason) =
-            self.skipper.on_moment(&CaptureFacts::new(target.refusal, target.step, true))
-        {
-            self.carrier.sender_mut().on_skipped(server, reason);
+        let facts = CaptureFacts::new(target.refusal, target.step, true);
+        if let CaptureDecision::Skip(reason) = self.skipper.on_moment(&facts) {
+            self.application.on_skipped(reason);
             self.tally.on_skipped(now);
+            self.sender_due = now;
             return;
         }
-        let target = self.answered.open(target.encoder);
-        let reference = self.reference(&target);
-        let acknowledged = target.acknowledged.filter(|_| self.config.recovery == Recovery::REFERENCE);
-        match self.encoder.encode(&Capture { number, at: now, rate: target.rate, reference, acknowledged, scale }) {
+        let request = self.answered.request(target.encoder);
+        let reference = self.reference(request.reference);
+        let acknowledged = request.acknowledged.filter(|_| self.config.recovery == Recovery::REFERENCE);
+        match self.encoder.encode(&Capture { number, at: now, rate: request.rate, reference, acknowledged, scale }) {
             Ok(coded) => {
                 self.on_answered(reference, &coded);
-                let (input, input_received_at) = self.newest_input;
+                let (input, input_received_at) = self.application.newest_input;
                 let captured = Captured { number, at: now, input, input_received_at };
                 let ready_at = now + self.config.render + self.config.encode;
                 self.encoding.push_back(Encoding { ready_at, captured, coded, index: self.since_key - 1 });
@@ -386,15 +384,14 @@ impl MediaActor {
         }
     }
 
-    /// The reference of the next frame.
-    fn reference(&self, target: &EncoderTarget) -> Reference {
+    /// The reference of the next frame: as the session requests, but for scheduled key frames, and published systems that know no requests.
+    fn reference(&self, requested: Reference) -> Reference {
         let first = self.since_key == 0;
         let scheduled = self.config.group > 0 && self.since_key >= self.config.group;
         match self.config.recovery {
             _ if first || scheduled => Reference::Nothing,
-            Recovery::Policy(_) if target.key => Reference::Nothing,
-            Recovery::REFERENCE if target.recover => Reference::Acknowledged,
-            _ => Reference::Newest,
+            Recovery::Policy(_) => requested,
+            Recovery::None | Recovery::Group => Reference::Newest,
         }
     }
 
@@ -402,7 +399,7 @@ impl MediaActor {
         let frame = self.coded;
         self.coded = frame.next();
         self.since_key = if coded.is_key() { 0 } else { self.since_key } + 1;
-        self.answered.on_coded(frame, coded.is_key(), reference == Reference::Acknowledged);
+        self.answered.on_coded(frame, coded.is_key(), reference);
     }
 
     fn on_coded(&mut self, now: Time, encoding: Encoding) {
@@ -429,7 +426,7 @@ impl MediaActor {
 
     fn send_frame(&mut self, now: Time, encoding: Encoding) {
         let Encoding { captured, coded, index, .. } = encoding;
-        let id = self.carrier.sender().target().encoder.next;
+        let id = FrameId(self.frames.len() as u32);
         let captured_at = server_clock(captured.at);
         let rendered_at = captured_at + self.config.render;
         let header = FrameHeader {
@@ -453,7 +450,7 @@ impl MediaActor {
         let reference = coded.reference.filter(|_| !stands_alone);
         let group_index = stands_alone.then_some(index);
         let Coded { bits, distortion, .. } = coded;
-        self.carrier.on_frame(now, EncodedFrame { id, reference, header, bits, distortion, group_index });
+        self.carrier.on_frame(server_clock(now), EncodedFrame { id, reference, header, bits, distortion, group_index });
     }
 
     fn take_frames(&mut self, now: Time) {
@@ -542,16 +539,13 @@ impl MediaActor {
         self.tally.on_inputs_displayed(now, inputs.map(|(_, span)| *span));
     }
 
-    fn drain_sender(&mut self, now: Time, network: &mut Network) {
-        log_due(now, self.config.flow, "server", self.sender_timer);
-        self.carrier.on_server_timeout(now);
-        while let Some(bytes) = self.carrier.poll_server_transmit(now) {
-            self.tally.on_packet_sent(now, bytes.len());
-            let parcel = parcel(self.config.flow, true, self.config.headers, bytes);
-            self.carrier.take_back(network.send(now, Parcel { ecn: self.config.ecn, ..parcel }));
-        }
-        self.sender_timer = self.carrier.poll_server_timeout();
-        self.sender_due = self.sender_timer.map_or(Time::FAR_FUTURE, |(at, _)| at.max(now + TICK));
+    fn step_server(&mut self, now: Time, network: &mut Network) {
+        let MediaConfig { flow, headers, ecn, .. } = self.config;
+        let mut end = OnNetwork { carrier: self.carrier.as_mut(), network, tally: &mut self.tally, flow, headers, ecn };
+        let woken = self.driver.step(server_clock(now), &mut end, Some(&mut self.application));
+        log_wake(now, flow, "server", woken);
+        let due = self.driver.due().map(|(at, _)| world_clock(at));
+        self.sender_due = due.map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
     }
 
     fn drain_receiver(&mut self, now: Time, network: &mut Network) {
@@ -559,7 +553,8 @@ impl MediaActor {
             self.receiver_due = Time::FAR_FUTURE;
             return;
         }
-        log_due(now, self.config.flow, "client", self.receiver_timer);
+        let woken = self.receiver_timer.filter(|(at, _)| *at <= now).map(|(_, wake)| wake);
+        log_wake(now, self.config.flow, "client", woken);
         self.carrier.on_client_timeout(now);
         self.take_frames(now);
         while let Some(bytes) = self.carrier.poll_client_transmit(now) {
@@ -572,8 +567,8 @@ impl MediaActor {
 }
 
 /// Logs what an end woke for, in virtual time.
-fn log_due(now: Time, flow: u16, end: &str, timer: Option<(Time, Wake)>) {
-    if let Some((_, wake)) = timer.filter(|(at, _)| *at <= now) {
+fn log_wake(now: Time, flow: u16, end: &str, wake: Option<Wake>) {
+    if let Some(wake) = wake {
         tracing::trace!(at = now.as_nanos(), flow, end, wake = wake.name(), "a timer is due");
     }
 }
@@ -585,7 +580,8 @@ const HEAD: Pose = Pose { position: [0.0; 3], orientation: [0.0, 0.0, 0.0, 1.0] 
 
 const VIEW: View = View { pose: HEAD, fov: Fov { left: -1.0, right: 1.0, down: -1.0, up: 1.0 } };
 
-fn parcel(flow: u16, far: bool, headers: Bytes, bytes: Vec<u8>) -> Parcel {
+/// A datagram of a session to one of its ends.
+pub(super) fn parcel(flow: u16, far: bool, headers: Bytes, bytes: Vec<u8>) -> Parcel {
     let size = Bytes::new(bytes.len() as u64) + headers;
     Parcel { to: End { flow, far }, size, id: 0, ecn: Ecn::NotCapable, bytes }
 }

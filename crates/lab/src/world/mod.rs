@@ -1,5 +1,6 @@
 //! Sessions and competing flows over shared links in virtual time: the clock goes from one deadline to the next.
 
+mod application;
 mod carrier;
 mod links;
 mod media;

@@ -9,7 +9,7 @@ use nearlight_units::{Span, Time};
 /// The gap between two packets from which on media count as not arriving. Guess: less than what a viewer takes for a stall, more than the
 /// distance of frames at the lowest frame rate.
 const PAUSE: Span = Span::from_millis(100);
-/// The allowed freeze: this many of the longest round trips that a packet met meanwhile, plus this time. Reasons: a loss shows, repairs are
+/// The allowed freeze: this many of the longest round trips that a packet met meanwhile, plus this time. Reasons: a loss shows, symbols are
 /// requested but not answered, a key frame is requested, and it arrives or is retransmitted once, each a round trip; the rest is coding, the key
 /// frame's own length and the display.
 const ROUND_TRIPS: i64 = 4;

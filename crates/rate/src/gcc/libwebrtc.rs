@@ -111,7 +111,7 @@ pub struct LibWebrtc {
     /// Sending times of packets whose loss is not counted: they have been paid for with a silence.
     forgiven: Option<(Time, Time)>,
     arrivals: Vec<PacketReport>,
-    /// What TCP lets go, where it carries the media.
+    /// What TCP can send, where it carries the media.
     transport: Option<Bitrate>,
 }
 

@@ -1,6 +1,6 @@
 //! A WebRTC peer as a session's carrier: media as RTP, Nearlight's own messages on data channels where the client opens them.
 
-use nearlight_session::{EncodedFrame, Sender, SoundPacket, Wake};
+use nearlight_session::{EncodedFrame, Sender, ServerEnd, SoundPacket, Wake};
 use nearlight_units::Time;
 use nearlight_webrtc::{ChannelId, Event, Message, Peer};
 use nearlight_wire::{ClientMessage, ServerMessage, ToServer};
@@ -153,7 +153,7 @@ impl WebRtcCarrier {
     }
 }
 
-impl Carrier for WebRtcCarrier {
+impl ServerEnd for WebRtcCarrier {
     fn sender(&self) -> &Sender {
         self.at.peer.sender()
     }
@@ -162,6 +162,33 @@ impl Carrier for WebRtcCarrier {
         self.at.peer.sender_mut()
     }
 
+    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
+        self.at.peer.on_frame(now, frame);
+    }
+
+    fn on_sound(&mut self, now: Time, packet: SoundPacket) {
+        self.at.peer.on_sound(now, packet.made_at, packet.bytes);
+    }
+
+    fn transmit(&mut self, now: Time) {
+        if let Some(channel) = self.note_channel() {
+            while let Some(datagram) = self.sender_mut().poll_beside(now) {
+                let _ = self.at.peer.send(now, channel, Message::Binary(datagram));
+            }
+        }
+        self.at.transmit(now);
+    }
+
+    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
+        self.at.peer.poll_timeout()
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.at.peer.on_timeout(now);
+    }
+}
+
+impl Carrier for WebRtcCarrier {
     async fn recv(&mut self) -> Result<Option<Time>, String> {
         tokio::select! {
             heard = self.at.recv() => heard,
@@ -189,14 +216,6 @@ impl Carrier for WebRtcCarrier {
         }
     }
 
-    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>) {
-        self.at.peer.on_frame(now, frame);
-    }
-
-    fn on_sound(&mut self, now: Time, packet: SoundPacket) {
-        self.at.peer.on_sound(now, packet.made_at, packet.bytes);
-    }
-
     /// If a client does not read its messages, they are dropped; its pictures continue.
     fn send(&mut self, now: Time, message: ServerMessage) -> Result<(), String> {
         if let Some(channel) = self.control.filter(|_| self.greeted)
@@ -205,23 +224,6 @@ impl Carrier for WebRtcCarrier {
             let _ = self.at.peer.send(now, channel, Message::Text(text));
         }
         Ok(())
-    }
-
-    fn transmit(&mut self, now: Time) {
-        if let Some(channel) = self.note_channel() {
-            while let Some(datagram) = self.sender_mut().poll_beside(now) {
-                let _ = self.at.peer.send(now, channel, Message::Binary(datagram));
-            }
-        }
-        self.at.transmit(now);
-    }
-
-    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
-        self.at.peer.poll_timeout()
-    }
-
-    fn on_timeout(&mut self, now: Time) {
-        self.at.peer.on_timeout(now);
     }
 
     async fn close(&mut self, now: Time, ended: &str) {

@@ -17,7 +17,7 @@ use nearlight_units::Span;
 use nearlight_urs::signalling::Guest;
 use nearlight_webrtc::{Fragment, MAX_SDP_BYTES, Offer, OfferError, Peer, PeerError};
 use nearlight_wire::{DisplayKind, RefusalReason};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 
 use super::carrier::{End, Ender};
 use super::{Exchange, WebRtcCarrier, peer_config};
@@ -25,6 +25,7 @@ use crate::options::IceServer;
 use crate::session::SessionTask;
 use crate::session_common::{ClientPreferences, SessionCommon};
 use crate::state::{MediaTransport, Rejection, ServerState, seconds};
+use crate::transports::Sessions;
 
 /// A client that sends its body more slowly than this is cut off.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
@@ -52,7 +53,7 @@ pub(crate) struct Whep {
     /// By the name in their URL.
     sessions: Mutex<BTreeMap<String, Session>>,
     /// Where accepted clients go.
-    session_tasks: mpsc::Sender<WebRtcSession>,
+    sessions_begun: Sessions,
     /// `Link` headers, one for each ICE server.
     links: Vec<HeaderValue>,
     /// Bodies being read, all of them from clients that have shown the token.
@@ -70,12 +71,12 @@ impl Whep {
     pub(crate) fn new(
         state: Arc<ServerState>,
         exchange: Arc<Exchange>,
-        session_tasks: mpsc::Sender<WebRtcSession>,
+        sessions_begun: Sessions,
         ice_servers: &[IceServer],
     ) -> Self {
         let links = ice_servers.iter().filter_map(|server| HeaderValue::from_str(&server.link()).ok()).collect();
         let bodies = Semaphore::new(MOST_BODIES);
-        Self { state, exchange, sessions: Mutex::default(), session_tasks, links, bodies }
+        Self { state, exchange, sessions: Mutex::default(), sessions_begun, links, bodies }
     }
 
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Session>> {
@@ -209,7 +210,7 @@ async fn offer(
     let text = body(&whep, request, SDP).await?;
     let offer = Offer::parse(&text)?;
     let (id, answer, task) = whep.accept(client, &offer, marker)?;
-    if whep.session_tasks.send(task).await.is_err() {
+    if whep.sessions_begun.send(Box::pin(task.run())).await.is_err() {
         return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
     }
     let location = format!("/whep/{id}");

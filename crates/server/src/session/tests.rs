@@ -4,7 +4,7 @@ use nearlight_codec::{CodecKind, Decoder, Encoders, Size, new_decoder};
 use nearlight_net::Token;
 use nearlight_rate::Bounds;
 use nearlight_scene::{Opened, PacedTestCard, TestCard};
-use nearlight_session::{Captures, EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, Wake};
+use nearlight_session::{Captures, Presence, Receiver, ReceiverConfig, Sender, ServerEnd};
 use nearlight_units::Bitrate;
 use nearlight_urs::signalling::Guest;
 use nearlight_wire::marker::Marker;
@@ -46,7 +46,7 @@ struct Memory {
     events: Vec<CarrierEvent>,
 }
 
-impl Carrier for Memory {
+impl ServerEnd for Memory {
     fn sender(&self) -> &Sender {
         &self.sender
     }
@@ -55,6 +55,14 @@ impl Carrier for Memory {
         &mut self.sender
     }
 
+    fn transmit(&mut self, now: Time) {
+        while let Some(datagram) = self.sender.poll_transmit(now) {
+            let _ = self.to_client.send(ToClient::Datagram(datagram));
+        }
+    }
+}
+
+impl Carrier for Memory {
     async fn recv(&mut self) -> Result<Option<Time>, String> {
         match self.from_client.recv().await.ok_or("the client is gone")? {
             FromClient::Datagram(datagram) => {
@@ -73,31 +81,9 @@ impl Carrier for Memory {
         (!self.events.is_empty()).then(|| self.events.remove(0))
     }
 
-    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>) {
-        self.sender.on_frame(now, frame);
-    }
-
-    fn on_sound(&mut self, now: Time, packet: SoundPacket) {
-        self.sender.on_sound(now, packet);
-    }
-
     fn send(&mut self, _: Time, message: ServerMessage) -> Result<(), String> {
         let _ = self.to_client.send(ToClient::Message(message.into()));
         Ok(())
-    }
-
-    fn transmit(&mut self, now: Time) {
-        while let Some(datagram) = self.sender.poll_transmit(now) {
-            let _ = self.to_client.send(ToClient::Datagram(datagram));
-        }
-    }
-
-    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
-        self.sender.poll_timeout()
-    }
-
-    fn on_timeout(&mut self, now: Time) {
-        self.sender.on_timeout(now);
     }
 
     async fn close(&mut self, _: Time, ended: &str) {
@@ -152,6 +138,7 @@ impl Server {
             sound: None,
             clipboard: true,
             adapter: "test card".into(),
+            demonstration: false,
             format,
             codec: CodecKind::Vp8,
             controller: controller.into(),
@@ -305,6 +292,15 @@ impl Server {
         client
     }
 
+    /// A client with this codec that looks at this kind of display.
+    fn watch_kind(&self, (codec, display): (CodecKind, DisplayKind)) -> Client {
+        let mut client =
+            self.watch_as(CarrierEvent::Negotiated(ClientPreferences { codec, display, sound: false, marker: true }));
+        client.decoder = new_decoder(codec).expect("a decoder");
+        client.say(CarrierEvent::Message(ClientMessage::Display { display, display_hz: 60 }));
+        client
+    }
+
     /// A figure of the metrics.
     fn figure(&self, name: &str) -> u64 {
         let text = self.state.metrics.text();
@@ -353,6 +349,27 @@ async fn several_viewers_of_one_picture_cost_one_encode() {
     assert_eq!((server.figure("layers"), server.figure("layer_viewers")), (1, 6));
     let after: u32 = clients.iter().map(|client| client.keys).sum();
     assert!(after > before && after <= before + 2 * 6, "{before}, then {after} key frames");
+}
+
+/// No two of these kinds can get the same frames.
+#[tokio::test]
+async fn viewers_with_other_codecs_and_displays_cost_one_encode_for_each_kind() {
+    let kinds = [
+        (CodecKind::Vp8, DisplayKind::Screen),
+        (CodecKind::H264, DisplayKind::Screen),
+        (CodecKind::Vp8, DisplayKind::Headset),
+    ];
+    let server = Server::paced(8);
+    let clients = (0..6).map(|number| server.watch_kind(kinds[number % 3])).collect();
+    let mut clients = all_watch(clients, 30).await;
+    clients.extend(kinds[1..].iter().map(|kind| server.watch_kind(*kind)));
+    let clients = all_watch(clients, 20).await;
+    assert_eq!((server.figure("layers"), server.figure("layer_viewers")), (3, 8));
+    let (pictures, encodes) = (server.figure("shared_pictures_total"), server.figure("shared_encodes_total"));
+    assert!(pictures >= 40 && encodes <= 3 * pictures, "{encodes} encodes of {pictures} pictures");
+    // The first of each client, and what the newcomers cost those of their kind.
+    let keys: Vec<u32> = clients.iter().map(|client| client.keys).collect();
+    assert!(keys.iter().all(|keys| (1..=3).contains(keys)), "{keys:?}");
 }
 
 #[tokio::test]

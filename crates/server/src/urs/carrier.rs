@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use nearlight_codec::CodecKind;
 use nearlight_net::{Clock, Token};
 use nearlight_scene::START;
-use nearlight_session::{EncodedFrame, ReceivedInput, Sender, SoundPacket, Wake};
+use nearlight_session::{EncodedFrame, ReceivedInput, Sender, ServerEnd, SoundPacket, Wake};
 use nearlight_units::Time;
 use nearlight_urs::User;
 use nearlight_urs::signalling::{Guest, PeerId};
@@ -23,6 +23,7 @@ use crate::rtc::{Exchange, LIBRARY_FAILED, PeerLine, peer_config};
 use crate::session::SessionTask;
 use crate::session_common::ClientPreferences;
 use crate::state::{MediaTransport, ServerState};
+use crate::transports::Sessions;
 
 /// The channel that the web client opens.
 const INPUT: &str = "input";
@@ -31,19 +32,20 @@ const INPUT: &str = "input";
 pub(crate) struct UnityPeers {
     pub(crate) state: Arc<ServerState>,
     pub(crate) exchange: Arc<Exchange>,
-    pub(crate) session_tasks: mpsc::Sender<UnitySession>,
+    pub(crate) sessions: Sessions,
 }
 
 impl Peers for UnityPeers {
     fn open(&self, peer: PeerId, from: Guest, orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>) {
         let (state, exchange) = (Arc::clone(&self.state), Arc::clone(&self.exchange));
         // A server that starts no more sessions drops it, and the signalling task notices that its orders have no receiver.
-        let _ = self.session_tasks.try_send(UnitySession { state, exchange, peer, from, orders, facts });
+        let session = UnitySession { state, exchange, peer, from, orders, facts };
+        let _ = self.sessions.try_send(Box::pin(session.run()));
     }
 }
 
 /// A client that has made its first offer.
-pub(crate) struct UnitySession {
+struct UnitySession {
     state: Arc<ServerState>,
     exchange: Arc<Exchange>,
     peer: PeerId,
@@ -54,7 +56,7 @@ pub(crate) struct UnitySession {
 
 impl UnitySession {
     /// Serves until the signalling task or the client ends it, the server closes or something fails.
-    pub(crate) async fn run(mut self) {
+    async fn run(mut self) {
         let Some(PeerOrder::Answer(offer)) = self.orders.recv().await else { return };
         let (number, permit, line, answer) = match self.begin(&offer) {
             Ok(begun) => begun,
@@ -138,7 +140,7 @@ impl UnityCarrier {
     }
 }
 
-impl Carrier for UnityCarrier {
+impl ServerEnd for UnityCarrier {
     fn sender(&self) -> &Sender {
         self.at.peer.sender()
     }
@@ -147,6 +149,29 @@ impl Carrier for UnityCarrier {
         self.at.peer.sender_mut()
     }
 
+    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
+        self.at.peer.on_frame(now, frame);
+    }
+
+    fn on_sound(&mut self, now: Time, packet: SoundPacket) {
+        self.at.peer.on_sound(now, packet.made_at, packet.bytes);
+    }
+
+    fn transmit(&mut self, now: Time) {
+        self.at.transmit(now);
+    }
+
+    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
+        let user = self.user.poll_timeout().filter(|_| self.negotiated).map(|at| (at, Wake::Transport));
+        self.at.peer.poll_timeout().into_iter().chain(user).min_by_key(|(at, _)| *at)
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.at.peer.on_timeout(now);
+    }
+}
+
+impl Carrier for UnityCarrier {
     async fn recv(&mut self) -> Result<Option<Time>, String> {
         let Self { at, orders, facts, unsent, .. } = self;
         let order = tokio::select! {
@@ -201,33 +226,12 @@ impl Carrier for UnityCarrier {
         Some(CarrierEvent::Input(input.into()))
     }
 
-    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>) {
-        self.at.peer.on_frame(now, frame);
-    }
-
-    fn on_sound(&mut self, now: Time, packet: SoundPacket) {
-        self.at.peer.on_sound(now, packet.made_at, packet.bytes);
-    }
-
     /// The web client knows none of these messages. A change of the picture's size matters for the user's pointer, though.
     fn send(&mut self, now: Time, message: ServerMessage) -> Result<(), String> {
         if let ServerMessage::Stream(stream) = message {
             self.user.set_picture(now, (stream.width, stream.height));
         }
         Ok(())
-    }
-
-    fn transmit(&mut self, now: Time) {
-        self.at.transmit(now);
-    }
-
-    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
-        let user = self.user.poll_timeout().filter(|_| self.negotiated).map(|at| (at, Wake::Transport));
-        self.at.peer.poll_timeout().into_iter().chain(user).min_by_key(|(at, _)| *at)
-    }
-
-    fn on_timeout(&mut self, now: Time) {
-        self.at.peer.on_timeout(now);
     }
 
     async fn close(&mut self, now: Time, _: &str) {

@@ -10,27 +10,26 @@ use std::sync::Arc;
 use axum::Router;
 use nearlight_urs::signalling::{Brought, Gate, Refused as Unread};
 use nearlight_webrtc::{Offer, is_candidate};
-use tokio::sync::mpsc;
 
 use crate::options::UnityOptions;
 use crate::rtc::Exchange;
 use crate::rtc::whep::Refused;
 use crate::state::ServerState;
+use crate::transports::Sessions;
 use carrier::UnityPeers;
 use routes::Access;
 use signalling::SignallingTask;
 
-pub(crate) use carrier::UnitySession;
 pub(crate) use routes::is_own;
 
-/// The routes, and the signalling task: run it as long as the server runs. Sessions are sent to `session_tasks`, to be run with the others.
+/// The routes, and the signalling task: run it as long as the server runs. Sessions are sent to `sessions`, to be run with the others.
 pub(crate) fn open(
     options: &UnityOptions,
     state: &Arc<ServerState>,
     exchange: &Arc<Exchange>,
-    session_tasks: mpsc::Sender<UnitySession>,
+    sessions: Sessions,
 ) -> (Router, impl Future<Output = ()> + Send + use<>) {
-    let media = UnityPeers { state: Arc::clone(state), exchange: Arc::clone(exchange), session_tasks };
+    let media = UnityPeers { state: Arc::clone(state), exchange: Arc::clone(exchange), sessions };
     let (signalling, work) = SignallingTask::open(options.mode, state.clock, gate(Arc::clone(state)), media);
     let checking = Arc::clone(state);
     let refuse = Box::new(move |from, token: &str| checking.check_token(from, token).err().map(Refused::from));

@@ -11,7 +11,7 @@ use nearlight_wire::{CoveredFrame, FrameHeader, MAX_COVERED_FRAMES, RepairHeader
 use super::header;
 use crate::{ReadyFrame, Receiver};
 
-/// Interval of key frames in frames, so that whatever was given up is repaired.
+/// Interval of key frames in frames, so that the picture recovers from whatever was given up.
 const GROUP: u32 = 8;
 
 /// What may happen to the true frames.

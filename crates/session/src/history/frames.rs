@@ -12,9 +12,9 @@ use crate::protection::Planned;
 use crate::release::FramePieces;
 use crate::spares::Spares;
 
-/// Frames that can be repaired: 0.5 s at 120 frames a second, and at 240 as long as a receiver waits for one over a short path.
+/// Frames that can be sent again: 0.5 s at 120 frames a second, and at 240 as long as a receiver waits for one over a short path.
 const MAX_FRAMES: usize = 64;
-/// Memory bound of frames kept for repairs, whatever their size.
+/// Memory bound of frames kept for retransmission, whatever their size.
 const MAX_BYTES: usize = 16 << 20;
 
 /// How another protocol splits a frame. The pieces follow one another in the frame's bytes.

@@ -1,4 +1,4 @@
-//! Pictures that the application's own media stack received, repaired and decoded, as browsers do over WebRTC: the server's notes on their
+//! Pictures that the application's own media stack received, recovered and decoded, as browsers do over WebRTC: the server's notes on their
 //! frames are joined with them by RTP timestamp.
 
 use std::collections::VecDeque;

@@ -19,14 +19,14 @@ const LONGEST_ROUND_TRIP: Span = Span::from_secs(4);
 /// A frame is given up after this or four round trips: by then a key frame shows a new picture sooner.
 /// Guess: about what a key frame of five ordinary frames takes at 30 frames a second.
 const GIVE_UP: Span = Span::from_millis(200);
-/// The same where the transport repairs: it would have closed the connection by then. Guess.
+/// The same where the transport retransmits: it would have closed the connection by then. Guess.
 const RELIABLE_GIVE_UP: Span = Span::from_secs(60);
 /// OpenUVR's device drops a frame after this (`elapsed > 3000000` in `receiving/src/raw.c`, in nanoseconds).
 const OPENUVR_PATIENCE: Span = Span::from_millis(3);
 /// A key frame is requested when a frame has been missing for this or two round trips, and whichever arrives first is decoded. Guess: half
 /// of the time that a frame is waited for.
 const KEY_FRAME_PATIENCE: Span = Span::from_millis(100);
-/// An unanswered request for a key frame is repeated after this or a round trip where nothing else repairs a loss: the sender limits its
+/// An unanswered request for a key frame is repeated after this or a round trip where nothing else recovers a loss: the sender limits its
 /// key frames itself, so that repeating costs a packet. Guess: about a frame and a half at 72 frames a second.
 const INTRA_RETRY: Span = Span::from_millis(20);
 /// A request for a frame that the decoder can continue with is repeated after a round trip and this: the next frame has to be drawn and
@@ -42,7 +42,7 @@ impl Receiver {
         self.loss_recovery == LossRecovery::References && self.decoded.is_some()
     }
 
-    /// When to request a frame with which the decoder can continue; none as long as nothing is known to be missing, or repairs are awaited.
+    /// When to request a frame with which the decoder can continue; none as long as nothing is known to be missing, or what is missing is awaited.
     /// It depends only on what is present and what is missing, so that no missed call can end it: while the picture is frozen, a request is
     /// outstanding or due.
     pub(super) fn restart_due(&self) -> Option<Time> {
@@ -136,7 +136,7 @@ impl Receiver {
             _ if self.loss_recovery == LossRecovery::OpenUvr => "a frame was dropped and no key frame has come since",
             Some(_) => "request unanswered",
             None if self.assembler.is_broken() => "nothing that could be decoded is on its way",
-            None => "repair takes too long",
+            None => "recovery takes too long",
         };
         self.transmit.push_back(ToServer::KeyFrameRequest(KeyFrameRequest { newest }));
         self.emit(now, || Event::KeyFrameRequested { newest, reason: reason.into() });
@@ -162,7 +162,7 @@ impl Receiver {
         self.round_trip() + REQUEST_SLACK
     }
 
-    /// How long repairs are awaited before a key frame is requested as well. A frame that arrived in part is awaited for as long as one of
+    /// How long missing symbols are awaited before a key frame is requested as well. A frame that arrived in part is awaited for as long as one of
     /// which nothing has arrived.
     fn key_frame_patience(&self) -> Span {
         let broken = self.assembler.is_broken();

@@ -54,8 +54,7 @@ struct Measured {
 }
 
 impl Sender {
-    /// Feedback arrived from another protocol's receiver.
-    pub fn on_receiver_feedback(&mut self, now: Time, feedback: ReceiverFeedback<'_>) {
+    pub(super) fn on_receiver_feedback(&mut self, now: Time, feedback: ReceiverFeedback<'_>) {
         match feedback {
             ReceiverFeedback::Arrivals(arrivals) => self.on_arrivals(now, arrivals),
             ReceiverFeedback::RoundTrip(round_trip) => {
@@ -72,6 +71,7 @@ impl Sender {
                 self.on_key_frame_request(now, KeyFrameRequest { newest });
             }
         }
+        self.settle(now);
     }
 
     fn on_arrivals(&mut self, now: Time, feedback: &Feedback) {

@@ -1,4 +1,4 @@
-//! How a broken chain of references is repaired: by a frame that predicts from one that the receiver has, else by a key frame.
+//! How a broken chain of references is restored: by a frame that predicts from one that the receiver has, else by a key frame.
 
 use nearlight_events::Event;
 use nearlight_units::{Bytes, FrameId, Span, Time};
@@ -65,7 +65,7 @@ impl Recovery {
         self.key_due
     }
 
-    /// A frame was encoded; true where it repairs the chain without being a key frame.
+    /// A frame was encoded; true where it restores the chain without being a key frame.
     pub(super) fn on_frame(&mut self, now: Time, frame: FrameId, reference: Option<FrameId>) -> bool {
         if let Some(ignored) = &mut self.ignored {
             ignored.left = if reference.is_none() { ignored.frames } else { ignored.left.saturating_sub(1) };
@@ -89,7 +89,7 @@ impl Recovery {
         self.acknowledged.filter(|frame| u8::try_from(next.0.saturating_sub(frame.0)).is_ok())
     }
 
-    /// The chain is broken; false where only a key frame can repair it.
+    /// The chain is broken; false where only a key frame can restore it.
     fn want_reference(&mut self) -> bool {
         let possible = self.references && self.acknowledged.is_some();
         self.reference_wanted |= possible;

@@ -10,9 +10,9 @@ use crate::history::Content;
 use crate::release::{Payload, Release};
 
 impl Sender {
-    /// The next packet to send, for a framer to write; call until none. Answers to pings and sound of our own protocol are datagrams
-    /// of their own, see [`Sender::poll_transmit`].
-    pub fn poll_release(&mut self, now: Time) -> Option<Release<'_>> {
+    /// The next packet to send, for a framer to write. Answers to pings and sound of our own protocol are datagrams of their own, see
+    /// [`Sender::poll_transmit`].
+    pub(super) fn poll_release(&mut self, now: Time) -> Option<Release<'_>> {
         let seq = self.next_seq;
         let content = self.poll_retransmission(now).or_else(|| self.poll_media(now)).or_else(|| self.poll_padding(now));
         let payload = self.payload_of(content?)?;

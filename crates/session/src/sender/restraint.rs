@@ -1,5 +1,5 @@
 //! Whether a frame would only wait in the path: packets that left long ago and are unreported are in a queue or lost, and more of them
-//! would keep the queue full, so that whatever repairs the picture is late as well. After a key frame that did not get through, the next
+//! would keep the queue full, so that whatever restores the picture is late as well. After a key frame that did not get through, the next
 //! one is half the size, with nothing sent behind it; one that heavy losses would damage is halved at once and takes no longer than a part
 //! of a queue at the rate at which packets arrive: whatever the controller estimates, one of them gets through.
 
@@ -123,8 +123,8 @@ impl Restraint {
             return;
         }
         self.answered = Some((frame, now));
-        let repairs = if self.is_overloaded() { RETRANSMISSION_ROUND_TRIPS } else { 0 };
-        self.held_until = (self.failures > 0).then(|| now + round_trip * (1 + repairs) + HOLD);
+        let retransmission = if self.is_overloaded() { RETRANSMISSION_ROUND_TRIPS } else { 0 };
+        self.held_until = (self.failures > 0).then(|| now + round_trip * (1 + retransmission) + HOLD);
     }
 
     /// The receiver shows this frame.

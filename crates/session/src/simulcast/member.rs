@@ -34,7 +34,7 @@ pub struct MemberFacts {
     pub frame_rate: f64,
     /// It needs a key frame, and none has been sent to it since it said so.
     pub key: bool,
-    /// Why it would skip a frame ([`crate::Sender::refusal`]).
+    /// Why it would skip a frame ([`crate::MediaTarget::refusal`]).
     pub refusal: Option<SkipReason>,
     /// Nothing of an encoder of its own is on its way, so that a layer's frames can follow.
     pub is_ready: bool,

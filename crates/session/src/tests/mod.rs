@@ -13,3 +13,5 @@ mod restraint;
 mod rtp;
 mod stories;
 mod window;
+
+pub(crate) use path::frame_header;

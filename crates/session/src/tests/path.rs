@@ -334,7 +334,7 @@ pub(super) fn presence() -> Presence {
 }
 
 /// The header of a frame that was rendered at `now`.
-pub(super) fn frame_header(now: Time) -> FrameHeader {
+pub(crate) fn frame_header(now: Time) -> FrameHeader {
     FrameHeader {
         width: 64,
         height: 64,

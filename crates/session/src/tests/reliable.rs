@@ -1,5 +1,6 @@
 //! Over a transport that delivers everything in order, such as TCP.
 
+use nearlight_events::Event;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, Limit, TcpInfo, new_controller};
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
@@ -102,4 +103,26 @@ fn what_tcp_lets_go_bounds_the_encoder_whatever_the_controller() {
         let lowest = before.target.min(Bounds::MINIMUM);
         assert!(sender.decision().target >= lowest, "{}: {:?}", preset.name, sender.decision());
     }
+}
+
+/// Its limit is another rate at each reading; the log has it ten times a second.
+#[test]
+fn a_limit_that_changes_with_each_reading_is_not_logged_each_time() {
+    let start = Time::from_secs(1);
+    let controller = new_controller("gcc-libwebrtc", Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset");
+    let mut sender = Sender::new(start, SenderConfig { events: true, ..SenderConfig::default() }, controller);
+    for reading in 0..100_i64 {
+        let now = start + Span::from_millis(10) * reading;
+        let congestion_window = Bytes::new(10_000 - 10 * reading.unsigned_abs());
+        sender.on_tcp_info(now, &TcpInfo { congestion_window, ..NARROW });
+    }
+    let events: Vec<_> = std::iter::from_fn(|| sender.poll_event()).map(|(_, event)| event).collect();
+    let targets = events.iter().filter_map(|event| match event {
+        Event::RateDecision { target, .. } => Some(*target),
+        _ => None,
+    });
+    let targets: Vec<_> = targets.collect();
+    assert!((9..=13).contains(&targets.len()), "{targets:?}");
+    let newest = sender.decision().target;
+    assert!(targets.last().is_some_and(|target| target.as_bps() - newest.as_bps() < 30_000), "{targets:?}, {newest:?}");
 }

@@ -134,7 +134,7 @@ fn frames_wait_until_a_key_frame_that_failed_before_is_displayed() {
         server.frame();
         server.now += ROUND_TRIP + Span::from_millis(50);
         server.leaving();
-        assert!(server.is_held(), "its repairs are under way");
+        assert!(server.is_held(), "it may still arrive");
     }
     server.display(server.sender.target().encoder.next.0 - 1);
     server.leaving();
@@ -156,7 +156,7 @@ fn what_is_held_goes_on_where_nothing_is_heard_of_the_key_frame() {
     assert!(!server.is_held());
 }
 
-/// Where packets queue, repairs of the key frame are awaited.
+/// Where packets queue, the key frame's missing symbols are awaited.
 #[test]
 fn what_is_held_waits_longer_where_packets_queue() {
     let mut server = Server::answered();
@@ -171,7 +171,7 @@ fn what_is_held_waits_longer_where_packets_queue() {
 }
 
 #[test]
-fn frames_before_a_key_frame_that_failed_are_not_repaired() {
+fn frames_before_a_key_frame_that_failed_are_not_retransmitted() {
     let mut server = Server::answered();
     server.hear(ROUND_TRIP);
     server.hear(ROUND_TRIP * 8);

@@ -97,7 +97,7 @@ impl Peer {
             && self.video.as_ref().is_none_or(|video| *video.stream.config() != config)
         {
             if config.repair.is_none() {
-                self.sender.set_unprotected();
+                self.sender.rtp().set_unprotected();
             }
             let stream = Stream::new(config, self.beginnings[0]);
             self.video = Some(Video { stream, codec, picture: 0, notes: VecDeque::new() });

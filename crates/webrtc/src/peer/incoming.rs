@@ -121,21 +121,21 @@ impl Peer {
         } else if let Some(report) = any.downcast_ref::<CcFeedbackReport>() {
             let feedback = self.stream_reports.as_mut().map(|reports| reports.on_report(report));
             for feedback in feedback.into_iter().flatten() {
-                self.sender.on_receiver_feedback(now, ReceiverFeedback::Arrivals(&feedback));
+                self.sender.rtp().on_feedback(now, ReceiverFeedback::Arrivals(&feedback));
             }
         } else if let Some(nack) = any.downcast_ref::<TransportLayerNack>() {
             let Some(video) = self.video.as_ref().filter(|video| video.stream.config().ssrc == nack.media_ssrc) else {
                 return;
             };
             let missing = video.stream.missing(nack.nacks.iter().flat_map(|pair| pair.into_iter()));
-            self.sender.on_receiver_feedback(now, ReceiverFeedback::Missing(&missing));
+            self.sender.rtp().on_feedback(now, ReceiverFeedback::Missing(&missing));
         } else if any.is::<PictureLossIndication>() || any.is::<FullIntraRequest>() {
             if self.video.is_some() {
-                self.sender.on_receiver_feedback(now, ReceiverFeedback::PictureLost);
+                self.sender.rtp().on_feedback(now, ReceiverFeedback::PictureLost);
             }
         } else if let Some(estimate) = any.downcast_ref::<ReceiverEstimatedMaximumBitrate>() {
             let estimate = Estimate(Bitrate::from_bps(f64::from(estimate.bitrate) as u64));
-            self.sender.on_receiver_feedback(now, ReceiverFeedback::Report(&estimate));
+            self.sender.rtp().on_feedback(now, ReceiverFeedback::Report(&estimate));
         } else if let Some(report) = any.downcast_ref::<ReceiverReport>() {
             self.on_reception(now, &report.reports);
         } else if let Some(report) = any.downcast_ref::<SenderReport>() {
@@ -146,17 +146,17 @@ impl Peer {
     fn on_transport_report(&mut self, now: Time, report: &TransportLayerCc) {
         let Some(newest) = self.newest_seq else { return };
         let Some(feedback) = self.reports.on_report(report, newest) else { return };
-        self.sender.on_receiver_feedback(now, ReceiverFeedback::Arrivals(&feedback));
+        self.sender.rtp().on_feedback(now, ReceiverFeedback::Arrivals(&feedback));
     }
 
     fn on_reception(&mut self, now: Time, reports: &[ReceptionReport]) {
         let Some(video) = &self.video else { return };
         let ours = reports.iter().find(|report| report.ssrc == video.stream.config().ssrc);
         if let Some(news) = ours.and_then(|report| self.reception.on_report(report)) {
-            self.sender.on_receiver_feedback(now, ReceiverFeedback::Report(&news));
+            self.sender.rtp().on_feedback(now, ReceiverFeedback::Report(&news));
         }
         if let Some(span) = ours.and_then(|report| stream::round_trip(now, report.last_sender_report, report.delay)) {
-            self.sender.on_receiver_feedback(now, ReceiverFeedback::RoundTrip(span));
+            self.sender.rtp().on_feedback(now, ReceiverFeedback::RoundTrip(span));
         }
     }
 }

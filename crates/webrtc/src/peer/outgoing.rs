@@ -16,7 +16,7 @@ impl Peer {
             return false;
         }
         let Some(video) = &mut self.video else { return false };
-        let Some(release) = self.sender.poll_release(now) else { return false };
+        let Some(release) = self.sender.rtp().poll_release(now) else { return false };
         let seq = release.seq;
         self.newest_seq = Some(seq);
         let piece = match release.payload {

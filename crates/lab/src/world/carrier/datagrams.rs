@@ -6,7 +6,7 @@ use nearlight_units::{FrameId, Time};
 use nearlight_wire::ToClient;
 use nearlight_wire::marker::Marker;
 
-use super::{CLOCKS_APART, Carrier, Whole, server_clock};
+use super::{Carrier, Whole};
 
 pub(in crate::world) struct Datagrams {
     pub(in crate::world) sender: Sender,
@@ -30,8 +30,8 @@ impl Carrier for Datagrams {
         &mut self.receiver
     }
 
-    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
-        self.sender.on_frame(server_clock(now), frame);
+    fn on_frame(&mut self, at_server: Time, frame: EncodedFrame<'_>) {
+        self.sender.on_frame(at_server, frame);
     }
 
     fn frame_of(&self, bytes: &[u8]) -> Option<FrameId> {
@@ -41,16 +41,16 @@ impl Carrier for Datagrams {
         }
     }
 
-    fn on_server_datagram(&mut self, now: Time, bytes: &[u8]) {
-        self.sender.on_datagram(server_clock(now), bytes);
+    fn on_server_datagram(&mut self, at_server: Time, bytes: &[u8]) {
+        self.sender.on_datagram(at_server, bytes);
     }
 
-    fn on_server_timeout(&mut self, now: Time) {
-        self.sender.on_timeout(server_clock(now));
+    fn on_server_timeout(&mut self, at_server: Time) {
+        self.sender.on_timeout(at_server);
     }
 
-    fn poll_server_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
-        self.sender.poll_transmit(server_clock(now))
+    fn poll_server_transmit(&mut self, at_server: Time) -> Option<Vec<u8>> {
+        self.sender.poll_transmit(at_server)
     }
 
     fn take_back(&mut self, datagram: Vec<u8>) {
@@ -58,7 +58,7 @@ impl Carrier for Datagrams {
     }
 
     fn poll_server_timeout(&mut self) -> Option<(Time, Wake)> {
-        self.sender.poll_timeout().map(|(at, wake)| (at - CLOCKS_APART, wake))
+        self.sender.poll_timeout()
     }
 
     fn on_client_datagram(&mut self, now: Time, bytes: &[u8], marked: bool) {

@@ -13,7 +13,7 @@ use nearlight_webrtc::player::{PlayedFrame, Player, PlayerConfig, Reporting};
 use nearlight_webrtc::{Certificate, ChannelId, CodecKind, Event, Message, Offer, Peer, PeerConfig, Remote};
 use nearlight_wire::marker::Marker;
 
-use super::{CLOCKS_APART, Carrier, Whole, server_clock};
+use super::{Carrier, Whole, server_clock};
 use crate::world::RunError;
 
 /// The player's clock is ahead by this, so that it can connect before the world's time begins.
@@ -171,7 +171,7 @@ impl Carrier for WebRtc {
         &mut self.receiver
     }
 
-    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
+    fn on_frame(&mut self, at_server: Time, frame: EncodedFrame<'_>) {
         let timestamp = self.peer.timestamp_at(frame.header.render_started_at).unwrap_or_default();
         let named = Named { timestamp, id: frame.id, key: frame.reference.is_none(), arrived_at: None };
         if named.key {
@@ -181,7 +181,7 @@ impl Carrier for WebRtc {
         if self.named.len() > MAX_NAMED {
             self.named.pop_front();
         }
-        self.peer.on_frame(server_clock(now), frame);
+        self.peer.on_frame(at_server, frame);
     }
 
     /// RTP's header is in the clear; other sources than the picture's have other timestamps.
@@ -193,31 +193,29 @@ impl Carrier for WebRtc {
         self.named.iter().rev().find(|named| named.timestamp == timestamp).map(|named| named.id)
     }
 
-    fn on_server_datagram(&mut self, now: Time, bytes: &[u8]) {
-        let now = server_clock(now);
-        self.peer.on_datagram(now, Remote::udp(address(CLIENT)), address(SERVER), bytes);
+    fn on_server_datagram(&mut self, at_server: Time, bytes: &[u8]) {
+        self.peer.on_datagram(at_server, Remote::udp(address(CLIENT)), address(SERVER), bytes);
         while let Some(event) = self.peer.poll_event() {
             if let Event::Message { message: Message::Binary(bytes), .. } = event {
-                self.peer.sender_mut().on_datagram(now, &bytes);
+                self.peer.sender_mut().on_datagram(at_server, &bytes);
             }
         }
     }
 
-    fn on_server_timeout(&mut self, now: Time) {
-        let now = server_clock(now);
-        self.peer.on_timeout(now);
-        while let Some(datagram) = self.peer.sender_mut().poll_beside(now) {
-            // A full channel loses it like a full path would.
-            let _ = self.peer.send(now, self.channel, Message::Binary(datagram));
-        }
+    fn on_server_timeout(&mut self, at_server: Time) {
+        self.peer.on_timeout(at_server);
     }
 
-    fn poll_server_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
-        self.peer.poll_transmit(server_clock(now)).map(|transmit| transmit.datagram)
+    fn poll_server_transmit(&mut self, at_server: Time) -> Option<Vec<u8>> {
+        while let Some(datagram) = self.peer.sender_mut().poll_beside(at_server) {
+            // A full channel loses it like a full path would.
+            let _ = self.peer.send(at_server, self.channel, Message::Binary(datagram));
+        }
+        self.peer.poll_transmit(at_server).map(|transmit| transmit.datagram)
     }
 
     fn poll_server_timeout(&mut self) -> Option<(Time, Wake)> {
-        self.peer.poll_timeout().map(|(at, wake)| (at - CLOCKS_APART, wake))
+        self.peer.poll_timeout()
     }
 
     /// The library does not report marks.

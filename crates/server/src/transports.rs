@@ -1,0 +1,66 @@
+//! The transports over which clients come, and where each of them is accepted: the only place in the server that lists them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use nearlight_net::{EthernetListener, Listener};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::options::{IceServer, UnityOptions};
+use crate::rtc::Exchange;
+use crate::rtc::whep::{self, Whep};
+use crate::state::ServerState;
+use crate::{urs, websocket, webtransport};
+
+/// A client's session, from its greeting to its end.
+pub(crate) type ClientSession = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where sessions that begin are sent, to be run together.
+pub(crate) type Sessions = mpsc::Sender<ClientSession>;
+
+/// What clients are accepted on.
+pub(crate) struct Entrances<'a> {
+    pub(crate) state: &'a Arc<ServerState>,
+    pub(crate) listener: &'a Arc<Listener>,
+    pub(crate) ethernet: Vec<EthernetListener>,
+    pub(crate) exchange: &'a Arc<Exchange>,
+    pub(crate) ice_servers: &'a [IceServer],
+    pub(crate) unity: Option<&'a UnityOptions>,
+}
+
+impl Entrances<'_> {
+    /// Starts to accept clients over every transport. Returns the transports' routes on the page's port, and the tasks that accept: they
+    /// run until they are aborted.
+    pub(crate) fn open(self, sessions: &Sessions) -> (Router, JoinSet<()>) {
+        let Self { state, listener, ethernet, exchange, ice_servers, unity } = self;
+        let mut accepting = JoinSet::new();
+        accepting.spawn({
+            let (state, listener, sessions) = (Arc::clone(state), Arc::clone(listener), sessions.clone());
+            async move {
+                while let Some(connection) = listener.accept().await {
+                    let _ = sessions.send(Box::pin(webtransport::serve(Arc::clone(&state), connection))).await;
+                }
+            }
+        });
+        for interface in ethernet {
+            let (state, sessions) = (Arc::clone(state), sessions.clone());
+            accepting.spawn(async move {
+                while let Some(connection) = interface.accept().await {
+                    let _ = sessions.send(Box::pin(webtransport::serve(Arc::clone(&state), connection))).await;
+                }
+            });
+        }
+        accepting.spawn({
+            let exchange = Arc::clone(exchange);
+            async move { exchange.run().await }
+        });
+        let whep = Whep::new(Arc::clone(state), Arc::clone(exchange), sessions.clone(), ice_servers);
+        let router = whep::router(Arc::new(whep)).merge(websocket::router(Arc::clone(state), sessions.clone()));
+        let Some(unity) = unity else { return (router, accepting) };
+        let (own, signalling) = urs::open(unity, state, exchange, sessions.clone());
+        accepting.spawn(signalling);
+        (router.merge(own), accepting)
+    }
+}

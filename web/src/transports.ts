@@ -1,0 +1,59 @@
+// The transports of a session: what they are called, which browsers have them, and how they are dialled. The only place in the page that
+// lists them.
+
+import type { Carrier } from "./carrier.ts";
+import type { TransportName } from "./generated/core.ts";
+import { dialWebRtc } from "./webrtc.ts";
+import { dialWebSocket } from "./websocket.ts";
+import { dialWebTransport } from "./webtransport.ts";
+
+/** The server to dial, and what this page knows of it. */
+export interface Destination {
+  /** Base of `session.json` and `whep`. */
+  origin: string;
+  token: string;
+  /** The certificate that the link names, until a session has proved that the server knows the token. */
+  certificate: string | null;
+  /** The window is to open a peer connection, which communicates through the other end of the port. */
+  askForPeer(port: MessagePort): void;
+}
+
+/** What the browser has. */
+export interface Browser {
+  /** Peer connections, and access to their decoded pictures, which only the window can tell. */
+  webrtc: boolean;
+}
+
+interface Transport {
+  /** In the panel's choice. */
+  label: string;
+  /** In the panel's facts. */
+  title: string;
+  isAvailable(browser: Browser): boolean;
+  /** Opens a carrier within the limit. */
+  dial(to: Destination, limit: AbortSignal): Promise<Carrier>;
+}
+
+const decodes = (): boolean => "VideoDecoder" in self;
+
+export const TRANSPORT: Record<TransportName, Transport> = {
+  webtransport: {
+    label: "WebTransport",
+    title: "WebTransport datagrams",
+    isAvailable: () => "WebTransport" in self && decodes(),
+    dial: ({ origin, token, certificate }, limit) => dialWebTransport(origin, token, certificate, limit),
+  },
+  webrtc: {
+    label: "WebRTC",
+    title: "WebRTC",
+    isAvailable: ({ webrtc }) => webrtc,
+    dial: ({ askForPeer }, limit) => dialWebRtc(askForPeer, limit),
+  },
+  websocket: {
+    label: "WebSocket",
+    title: "WebSocket (TCP)",
+    // Every browser has WebSockets.
+    isAvailable: decodes,
+    dial: ({ origin, token, certificate }, limit) => dialWebSocket(origin, token, certificate, limit),
+  },
+};
