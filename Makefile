@@ -37,7 +37,7 @@ $(PAGE): $(PAGE_SOURCES)
 	cargo run --quiet --profile tool -p nearlight-xtask -- page
 
 build: $(PAGE)
-	cargo build --release -p nearlight-cli
+	cargo build --release -p nearlight-cli -p nearlight-hook
 
 kernel: setup-kernel
 	cargo build --release -p nearlight-kernel --features bpf

@@ -28,7 +28,9 @@ case $purpose in kernel | test) packages+=(clang libelf-dev zlib1g-dev) ;; esac
 case $purpose in python | test) packages+=(python3-venv) ;; esac
 # bubblewrap, xterm: programs whose windows are served, in their sandbox. Serving programs takes xvfb and bubblewrap as well; whoever
 # does not needs neither.
-[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump webkit2gtk-driver bubblewrap xterm)
+[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump webkit2gtk-driver bubblewrap xterm
+  # Programs that draw by OpenGL, which `nearlight hook` streams.
+  libgl1 libglx-mesa0 libgles2)
 
 oldest_node=18
 node_is_recent() { command -v node >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge "$oldest_node" ]; }

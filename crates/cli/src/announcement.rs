@@ -37,7 +37,8 @@ pub(crate) struct Announcement {
     /// For clients without IP.
     pub(crate) ethernet: Vec<EthernetLink>,
     pub(crate) port: u16,
-    pub(crate) rtc_port: u16,
+    /// None where it is not known.
+    pub(crate) rtc_port: Option<u16>,
 }
 
 impl Announcement {
@@ -106,7 +107,7 @@ mod tests {
 
     fn announcement() -> Announcement {
         let others = vec![link(true, "192.0.2.1"), link(true, "192.0.2.2")];
-        Announcement { local: link(false, "localhost"), others, ethernet: Vec::new(), port: 8090, rtc_port: 8091 }
+        Announcement { local: link(false, "localhost"), others, ethernet: Vec::new(), port: 8090, rtc_port: Some(8091) }
     }
 
     #[test]

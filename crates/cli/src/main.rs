@@ -5,6 +5,7 @@
 mod analyze;
 mod announcement;
 mod doctor;
+mod hook;
 mod kernel;
 mod lab;
 mod link;
@@ -36,6 +37,8 @@ struct Arguments {
 enum Command {
     /// Serve a page with an interactive 3D world and print the link to it
     Serve(Box<serve::ServeArguments>),
+    /// Run a program that draws by OpenGL or Vulkan, and stream its window from within the program
+    Hook(Box<hook::HookArguments>),
     /// Show a stream in a window, or measure it without one
     View(Box<view::ViewArguments>),
     /// Run a command, or a shell, behind an emulated link
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         .init();
     let done = match arguments.command {
         Command::Serve(serve) => serve::run(*serve),
+        Command::Hook(hook) => hook::run(*hook),
         Command::View(view) => view::run(*view),
         Command::Link(link) => link::run(*link),
         Command::Lab(lab) => lab::run(&lab),

@@ -286,7 +286,8 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         let server = BoundServer::open(options, clock)?.with_ethernet(&interfaces, allowed.as_ref())?;
         let (local, others) = (server.local_link(), server.other_links());
         let ethernet = server.ethernet_links().to_vec();
-        let announcement = Announcement { local, others, ethernet, port: server.port(), rtc_port: server.rtc_port() };
+        let announcement =
+            Announcement { local, others, ethernet, port: server.port(), rtc_port: Some(server.rtc_port()) };
         let announce = || {
             announcement.print(style)?;
             log::release();

@@ -7,12 +7,12 @@ use nearlight_codec::{CodecKind, Encoders};
 use nearlight_scene::SourceKind;
 use nearlight_server::{PictureSize, ServeOptions};
 use nearlight_units::Bitrate;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::HostError;
 
 /// As `nearlight serve`'s options of the same names. As TOML, each field is a key.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Options {
@@ -105,6 +105,16 @@ impl Options {
         toml::from_str(text).map_err(|error| HostError::Options(error.to_string()))
     }
 
+    /// Writes the document that [`Options::from_toml`] reads.
+    pub fn to_toml(&self) -> Result<String, HostError> {
+        toml::to_string(self).map_err(|error| HostError::Options(error.to_string()))
+    }
+
+    /// Whether they fit together, which [`crate::Host::open`] also checks.
+    pub fn check(&self) -> Result<(), HostError> {
+        self.serve_options().map(drop)
+    }
+
     pub(crate) fn serve_options(&self) -> Result<ServeOptions, HostError> {
         let refused = |reason: String| Err(HostError::Options(reason));
         if !(1..=240).contains(&self.fps) {
@@ -170,6 +180,14 @@ mod tests {
         assert_eq!((serve.port, serve.size), (9_000, PictureSize::Fixed { width: 640, height: 480 }));
         assert_eq!((serve.codec, serve.max_rate), (CodecKind::Vp8, Some(Bitrate::from_kbps(2_500))));
         assert_eq!((serve.fps, serve.max_clients), (Some(60), 8));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let options =
+            Options { port: 9_000, token: Some("sixteen-letters!".into()), rate_mbps: Some(2.5), ..Options::default() };
+        let text = options.to_toml().expect("a document");
+        assert_eq!(Options::from_toml(&text).and_then(|read| read.to_toml()).expect("options"), text);
     }
 
     #[test]

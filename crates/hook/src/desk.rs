@@ -1,0 +1,280 @@
+//! The X server that the program's window is on: where input goes, and how the pointer looks there.
+
+use nearlight_wire::{Base64, CursorShape, MAX_CURSOR_SIDE};
+use x11rb::connection::Connection as _;
+use x11rb::errors::ReplyError;
+use x11rb::protocol::Event;
+use x11rb::protocol::xfixes::{self, ConnectionExt as _, CursorNotifyMask};
+use x11rb::protocol::xproto::{
+    AtomEnum, BUTTON_PRESS_EVENT, BUTTON_RELEASE_EVENT, ChangeWindowAttributesAux, ClientMessageEvent,
+    ConnectionExt as _, EventMask, ExposeEvent, InputFocus, KEY_PRESS_EVENT, KEY_RELEASE_EVENT, MOTION_NOTIFY_EVENT,
+    MapState, Window,
+};
+use x11rb::protocol::xtest::ConnectionExt as _;
+use x11rb::rust_connection::RustConnection;
+use x11rb::{CURRENT_TIME, NONE};
+
+/// The first version of XFIXES with the cursor's picture and its changes.
+const XFIXES: (u32, u32) = (2, 0);
+/// Levels of windows that are looked through. A window manager adds two or three to a program's one or two.
+const MOST_LEVELS: usize = 16;
+/// `_NET_ACTIVE_WINDOW`'s sources (EWMH): a pager, which acts for the user.
+const PAGER: u32 = 2;
+
+/// A connection of our own to the program's X server. The program's events are its own: masks are kept for each connection.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    connection: RustConnection,
+    root: Window,
+    has_cursor: bool,
+}
+
+/// How the pointer looks.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Look {
+    pub(crate) cursor: CursorShape,
+    /// The program has hidden it, as one does that wants its movement alone.
+    pub(crate) hidden: bool,
+}
+
+/// Something that changed at the X server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Cursor,
+    Size,
+    Other,
+}
+
+impl Desk {
+    /// Connects to the display of this name; none: the one in the environment.
+    pub(crate) fn open(display: Option<&str>) -> Result<Self, String> {
+        let (connection, screen) =
+            RustConnection::connect(display).map_err(|error| format!("cannot connect to the X server: {error}"))?;
+        let root = connection.setup().roots[screen].root;
+        let failed = |error: ReplyError| format!("the X server has no XTEST, which input needs: {error}");
+        let version = connection.xtest_get_version(2, 2).map_err(|error| error.to_string())?;
+        version.reply().map_err(failed)?;
+        let version = connection.xfixes_query_version(XFIXES.0, XFIXES.1).ok().and_then(|cookie| cookie.reply().ok());
+        let has_cursor = version.is_some_and(|version| version.major_version >= XFIXES.0);
+        Ok(Self { connection, root, has_cursor })
+    }
+
+    fn send(&self) {
+        // A connection that has ended is noticed by the thread that waits for its events.
+        let _ = self.connection.flush();
+    }
+
+    /// The window to act on: `hint`, if that is a window, else one that belongs to this process and has this size.
+    pub(crate) fn find(&self, hint: Option<u32>, size: (u16, u16)) -> Option<Window> {
+        let is_window = |window: &Window| {
+            let attributes = self.connection.get_window_attributes(*window).ok()?.reply().ok()?;
+            (attributes.map_state == MapState::VIEWABLE).then_some(())
+        };
+        hint.filter(|window| *window != self.root && is_window(window).is_some()).or_else(|| self.own_window(size))
+    }
+
+    /// A window with this process's number, as `_NET_WM_PID` tells it, of this size but for an odd pixel.
+    fn own_window(&self, size: (u16, u16)) -> Option<Window> {
+        let name = self.connection.intern_atom(true, b"_NET_WM_PID").ok()?.reply().ok()?.atom;
+        let mut level = vec![self.root];
+        for _ in 0..MOST_LEVELS {
+            let mut next = Vec::new();
+            for window in level {
+                let Ok(Ok(tree)) = self.connection.query_tree(window).map(x11rb::cookie::Cookie::reply) else {
+                    continue;
+                };
+                next.extend(tree.children);
+            }
+            let is_ours = |window: &&Window| {
+                let property = self.connection.get_property(false, **window, name, AtomEnum::CARDINAL, 0, 1).ok()?;
+                let geometry = self.connection.get_geometry(**window).ok()?.reply().ok()?;
+                let process = property.reply().ok()?.value32()?.next()?;
+                let same = (geometry.width & !1, geometry.height & !1) == size;
+                (process == std::process::id() && same).then_some(())
+            };
+            if let Some(window) = next.iter().find(|window| is_ours(window).is_some()) {
+                return Some(*window);
+            }
+            level = next;
+        }
+        None
+    }
+
+    /// Has this connection told of the window's changes, and of the pointer's.
+    pub(crate) fn watch(&self, window: Window) -> bool {
+        let mask = ChangeWindowAttributesAux::new().event_mask(EventMask::STRUCTURE_NOTIFY);
+        let watched = self.connection.change_window_attributes(window, &mask);
+        if self.has_cursor {
+            let _ = self.connection.xfixes_select_cursor_input(self.root, CursorNotifyMask::DISPLAY_CURSOR);
+        }
+        watched.is_ok_and(|cookie| cookie.check().is_ok())
+    }
+
+    /// Waits for the next change; none when the connection has ended.
+    pub(crate) fn wait(&self) -> Option<Change> {
+        match self.connection.wait_for_event().ok()? {
+            Event::XfixesCursorNotify(_) => Some(Change::Cursor),
+            Event::ConfigureNotify(_) => Some(Change::Size),
+            _ => Some(Change::Other),
+        }
+    }
+
+    /// How the pointer looks now; none where the X server does not tell.
+    pub(crate) fn look(&self) -> Option<Look> {
+        if !self.has_cursor {
+            return None;
+        }
+        let xfixes::GetCursorImageReply { width, height, xhot, yhot, cursor_image, .. } =
+            self.connection.xfixes_get_cursor_image().ok()?.reply().ok()?;
+        Some(look((width, height), (xhot, yhot), &cursor_image))
+    }
+
+    /// Has a program that draws only when asked to draw once.
+    pub(crate) fn expose(&self, window: Window, (width, height): (u16, u16)) {
+        let event = ExposeEvent { response_type: 12, window, width, height, ..ExposeEvent::default() };
+        let _ = self.connection.send_event(false, window, EventMask::EXPOSURE, event);
+        self.send();
+    }
+
+    /// Left and top edge, width and height of the window on the screen.
+    fn place(&self, window: Window) -> Option<([i16; 2], [u16; 2])> {
+        let corner = self.connection.translate_coordinates(window, self.root, 0, 0).ok()?;
+        let size = self.connection.get_geometry(window).ok()?;
+        let (corner, size) = (corner.reply().ok()?, size.reply().ok()?);
+        Some(([corner.dst_x, corner.dst_y], [size.width, size.height]))
+    }
+
+    /// Moves the pointer to a place in the window, in parts of its sides.
+    pub(crate) fn move_to(&self, window: Window, parts: [f32; 2]) {
+        let Some((corner, size)) = self.place(window) else { return };
+        let [x, y] = [0, 1].map(|axis| {
+            let last = f32::from(size[axis].saturating_sub(1));
+            (f32::from(corner[axis]) + (parts[axis] * last).round()) as i16
+        });
+        let _ = self.connection.xtest_fake_input(MOTION_NOTIFY_EVENT, 0, CURRENT_TIME, self.root, x, y, 0);
+        self.send();
+    }
+
+    /// Moves the pointer by this many pixels.
+    pub(crate) fn move_by(&self, [right, down]: [i16; 2]) {
+        let _ = self.connection.xtest_fake_input(MOTION_NOTIFY_EVENT, 1, CURRENT_TIME, self.root, right, down, 0);
+        self.send();
+    }
+
+    pub(crate) fn button(&self, number: u8, pressed: bool) {
+        let kind = if pressed { BUTTON_PRESS_EVENT } else { BUTTON_RELEASE_EVENT };
+        let _ = self.connection.xtest_fake_input(kind, number, CURRENT_TIME, self.root, 0, 0, 0);
+        self.send();
+    }
+
+    pub(crate) fn key(&self, keycode: u8, pressed: bool) {
+        let kind = if pressed { KEY_PRESS_EVENT } else { KEY_RELEASE_EVENT };
+        let _ = self.connection.xtest_fake_input(kind, keycode, CURRENT_TIME, self.root, 0, 0, 0);
+        self.send();
+    }
+
+    /// The windows around this one, itself first and the root left out.
+    fn around(&self, window: Window) -> Vec<Window> {
+        let mut found = vec![window];
+        while found.len() < MOST_LEVELS {
+            let last = found[found.len() - 1];
+            let Ok(Ok(tree)) = self.connection.query_tree(last).map(x11rb::cookie::Cookie::reply) else { break };
+            if tree.parent == self.root || tree.parent == NONE {
+                break;
+            }
+            found.push(tree.parent);
+        }
+        found
+    }
+
+    /// Whether keys go to the window now: to itself, to what it lies in or to what lies in it.
+    pub(crate) fn has_focus(&self, window: Window) -> bool {
+        let focus = self.connection.get_input_focus().ok().and_then(|cookie| cookie.reply().ok());
+        let Some(focus) = focus.map(|focus| focus.focus) else { return false };
+        match focus {
+            NONE => false,
+            // Keys go to the window below the pointer.
+            1 => self.is_below_pointer(window),
+            focus if focus == self.root => self.is_below_pointer(window),
+            focus => self.around(window).contains(&focus) || self.around(focus).contains(&window),
+        }
+    }
+
+    /// Whether buttons go to the window now.
+    pub(crate) fn is_below_pointer(&self, window: Window) -> bool {
+        let mut at = self.root;
+        for _ in 0..MOST_LEVELS {
+            let Ok(Ok(pointer)) = self.connection.query_pointer(at).map(x11rb::cookie::Cookie::reply) else { break };
+            match pointer.child {
+                NONE => break,
+                child if child == window => return true,
+                child => at = child,
+            }
+        }
+        false
+    }
+
+    /// Asks for the keys to go to the window: the window manager, or where there is none the X server.
+    pub(crate) fn focus(&self, window: Window) {
+        let outermost = self.around(window).pop().unwrap_or(window);
+        match self.window_manager() {
+            Some(active) => {
+                let data = [PAGER, CURRENT_TIME, 0, 0, 0];
+                let event = ClientMessageEvent::new(32, window, active, data);
+                let mask = EventMask::SUBSTRUCTURE_NOTIFY | EventMask::SUBSTRUCTURE_REDIRECT;
+                let _ = self.connection.send_event(false, self.root, mask, event);
+            }
+            None => {
+                let _ = self.connection.set_input_focus(InputFocus::POINTER_ROOT, outermost, CURRENT_TIME);
+            }
+        }
+        self.send();
+    }
+
+    /// The name of its message for a window that is to become active; none without a window manager.
+    fn window_manager(&self) -> Option<u32> {
+        let atom = |name: &[u8]| Some(self.connection.intern_atom(true, name).ok()?.reply().ok()?.atom);
+        let check = atom(b"_NET_SUPPORTING_WM_CHECK").filter(|atom| *atom != NONE)?;
+        let there = self.connection.get_property(false, self.root, check, AtomEnum::WINDOW, 0, 1).ok()?.reply().ok()?;
+        let manager = there.value32()?.next()?;
+        self.connection.get_window_attributes(manager).ok()?.reply().ok()?;
+        atom(b"_NET_ACTIVE_WINDOW").filter(|atom| *atom != NONE)
+    }
+}
+
+/// A cursor as X has it, premultiplied and each pixel in one number, for clients.
+fn look((width, height): (u16, u16), (xhot, yhot): (u16, u16), pixels: &[u32]) -> Look {
+    if pixels.iter().all(|pixel| pixel >> 24 == 0) {
+        return Look { cursor: CursorShape::Named("none".into()), hidden: true };
+    }
+    let fits = |side: u16| u8::try_from(side).ok().filter(|side| (1..=MAX_CURSOR_SIDE).contains(side));
+    let shape = || {
+        let (width, height) = (fits(width)?, fits(height)?);
+        let hotspot = [xhot.min(u16::from(width) - 1) as u8, yhot.min(u16::from(height) - 1) as u8];
+        let rgba = pixels.iter().flat_map(|pixel| {
+            let [opacity, red, green, blue] = pixel.to_be_bytes();
+            let part = |value: u8| (u32::from(value) * 255 / u32::from(opacity.max(1))).min(255) as u8;
+            [part(red), part(green), part(blue), opacity]
+        });
+        Some(CursorShape::Image { width, height, hotspot, rgba: Base64(rgba.collect()) })
+    };
+    // One that is too large for clients is shown as their own.
+    Look { cursor: shape().unwrap_or_else(|| CursorShape::Named("default".into())), hidden: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_told_as_clients_take_them() {
+        let hidden = look((1, 1), (0, 0), &[0x00ff_ffff]);
+        assert_eq!((hidden.hidden, hidden.cursor), (true, CursorShape::Named("none".into())));
+        let half_red = look((1, 2), (5, 1), &[0x8040_0000, 0]);
+        let rgba = Base64(vec![127, 0, 0, 128, 0, 0, 0, 0]);
+        assert_eq!(half_red.cursor, CursorShape::Image { width: 1, height: 2, hotspot: [0, 1], rgba });
+        assert!(!half_red.hidden);
+        let large = look((200, 1), (0, 0), &[u32::MAX; 200]);
+        assert_eq!(large.cursor, CursorShape::Named("default".into()));
+    }
+}
