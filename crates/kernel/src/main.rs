@@ -15,7 +15,7 @@ use nearlight_emulate::{end_with_this_thread, machine_time, supervise};
 use nearlight_kernel::{Group, LoadOptions, Loaded, Parameters, USUAL_NAME, load, unload};
 use nearlight_tcp::{available_congestion_control, check_congestion_control};
 use nearlight_units::Span;
-use nearlight_window::{HeraOptions, Reading, Step};
+use nearlight_window::{HeraOptions, OnLoss, Reading, Step};
 use tokio::signal::unix::{SignalKind, signal};
 
 const AFTER_HELP: &str = "\
@@ -193,6 +193,7 @@ impl LoadArguments {
                 StepArgument::RoundTrip => Step::RoundTrip,
                 StepArgument::Sample => Step::Sample,
             },
+            on_loss: OnLoss::Ignore,
             buckets: self.buckets,
             bucket_size: Span::from_millis(i64::from(self.bucket_ms)),
             backlog: self.backlog,

@@ -17,8 +17,9 @@
 //! * Sums run over N and X elements, and round trips beyond the last bucket count as in it.
 //! * The histogram's limit is taken for a first-in, first-out list of buckets.
 //! * The "empirically validated bounds" of the window are guesses here.
-//! * Nothing is said of losses: they change nothing, except that a time-out leaves the lowest window. Nothing is said of pacing: there
-//!   is none.
+//! * Nothing is said of losses: they change nothing, except that a time-out leaves the lowest window. [`OnLoss::Halve`] halves the window,
+//!   once for a window of packets, as a module of the kernel does that leaves `ssthresh` to Reno's. Nothing is said of pacing: there is
+//!   none.
 //! * The window does not grow while something else limits the sender (RFC 7661's reason), or it would grow without end.
 
 use std::collections::VecDeque;
@@ -55,11 +56,20 @@ pub enum Step {
     Sample,
 }
 
+/// What a loss does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLoss {
+    #[default]
+    Ignore,
+    Halve,
+}
+
 /// Hera's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeraOptions {
     pub reading: Reading,
     pub step: Step,
+    pub on_loss: OnLoss,
     /// X: an even number from 2 to 256. Half of them times the bucket's size is the target.
     pub buckets: u16,
     /// Whole microseconds, at least one.
@@ -82,6 +92,7 @@ impl Default for HeraOptions {
         Self {
             reading: Reading::Symmetric,
             step: Step::RoundTrip,
+            on_loss: OnLoss::Ignore,
             buckets: 6,
             bucket_size: Span::from_millis(15),
             backlog: 10,
@@ -268,7 +279,11 @@ impl CongestionLaw for Hera {
         }
     }
 
-    fn on_loss(&mut self, _now: Time, _congestion: &Congestion) {}
+    fn on_loss(&mut self, _now: Time, _congestion: &Congestion) {
+        if self.options.on_loss == OnLoss::Halve {
+            self.window = (self.window / 2).max(u64::from(self.options.least) * PARTS);
+        }
+    }
 
     fn on_recovered(&mut self, _now: Time) {}
 

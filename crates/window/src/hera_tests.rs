@@ -57,6 +57,20 @@ fn the_window_moves_once_a_round_trip_or_with_each_sample() {
 }
 
 #[test]
+fn a_loss_halves_the_window_or_changes_nothing() {
+    let congestion =
+        Congestion { cause: crate::Cause::Loss, flight: Bytes::new(150_000), in_flight: Bytes::new(148_500) };
+    for (on_loss, expected) in [(OnLoss::Ignore, [10, 10]), (OnLoss::Halve, [5, 4])] {
+        let mut hera = Hera::new(PACKET, HeraOptions { on_loss, ..HeraOptions::default() });
+        let windows = [(); 2].map(|()| {
+            hera.on_loss(Time::ZERO, &congestion);
+            hera.window().get() / 1_500
+        });
+        assert_eq!(windows, expected, "{on_loss:?}: the least is four packets");
+    }
+}
+
+#[test]
 fn it_does_not_grow_while_something_else_limits_and_a_time_out_leaves_the_least() {
     let mut hera = Hera::new(PACKET, HeraOptions::default());
     hera.on_ack(Time::ZERO, &AckSample { window_limited: false, ..ack(0, Span::from_millis(2)) });

@@ -30,7 +30,7 @@ pub use bbr::{BbrMode, BbrV1};
 pub use bbr3::{Bbr3Phase, BbrV3};
 pub use copa::{Copa, CopaMode};
 pub use cubic::{Cubic, CubicOptions};
-pub use hera::{Hera, HeraOptions, Reading, Step};
+pub use hera::{Hera, HeraOptions, OnLoss, Reading, Step};
 pub use hera_adaptive::HeraAdaptive;
 pub use ledbat::LedbatPlusPlus;
 pub use pcc::{Allegro, Observed, Pcc, Vivace};

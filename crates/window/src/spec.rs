@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::{
     BbrV1, BbrV3, CongestionLaw, Copa, CopaMode, Cubic, CubicOptions, Hera, HeraAdaptive, HeraOptions, LedbatPlusPlus,
-    Pcc, Reading, Reno, Step, Vegas,
+    OnLoss, Pcc, Reading, Reno, Step, Vegas,
 };
 
 /// The laws that flows are made with, by name. Hera takes parameters after it: `hera/buckets:8/limit:none`.
@@ -52,7 +52,8 @@ pub enum UnknownLaw {
     Name(String),
     #[error(
         "`{0}` is no parameter of Hera's: write buckets:8 (an even number), bucket:15 (ms), backlog:10, delta:10 (packets), limit:1000 or \
-         limit:none, step:round-trip or step:sample, least:4, most:20000 (packets), each after a `/`"
+         limit:none, step:round-trip or step:sample, \
+         loss:ignore or loss:halve, least:4, most:20000 (packets), each after a `/`"
     )]
     Parameter(String),
 }
@@ -142,6 +143,13 @@ fn set(options: &mut HeraOptions, parameter: &str) -> Option<()> {
                 _ => return None,
             }
         }
+        "loss" => {
+            options.on_loss = match value {
+                "ignore" => OnLoss::Ignore,
+                "halve" => OnLoss::Halve,
+                _ => return None,
+            }
+        }
         "least" => options.least = value.parse().ok()?,
         "most" => options.most = value.parse().ok()?,
         _ => return None,
@@ -171,7 +179,10 @@ impl fmt::Display for LawSpec {
             Some(limit) => write!(formatter, "/limit:{limit}")?,
             None => formatter.write_str("/limit:none")?,
         }
-        if options.step == Step::Sample { formatter.write_str("/step:sample") } else { Ok(()) }
+        if options.step == Step::Sample {
+            formatter.write_str("/step:sample")?;
+        }
+        if options.on_loss == OnLoss::Halve { formatter.write_str("/loss:halve") } else { Ok(()) }
     }
 }
 
@@ -193,13 +204,26 @@ mod tests {
 
     #[test]
     fn parameters_of_hera_are_read_as_they_are_written() {
-        for text in ["hera/buckets:8", "hera/buckets:12/bucket:20/limit:none", "hera-as-printed/delta:1/step:sample"] {
+        for text in [
+            "hera/buckets:8",
+            "hera/buckets:12/bucket:20/limit:none",
+            "hera-as-printed/delta:1/step:sample",
+            "hera/loss:halve",
+        ] {
             let spec: LawSpec = text.parse().expect(text);
             assert_eq!(spec.to_string(), text);
         }
         let same: LawSpec = "hera/buckets:6/limit:1000/step:round-trip".parse().expect("all as usual");
         assert_eq!(same, LawSpec::Hera(HeraOptions::default()));
-        for wrong in ["hera/buckets:7", "hera/buckets", "hera/bucket:x", "hera/limit:0", "hera/", "hera/step:often"] {
+        for wrong in [
+            "hera/buckets:7",
+            "hera/buckets",
+            "hera/bucket:x",
+            "hera/limit:0",
+            "hera/",
+            "hera/step:often",
+            "hera/loss:x",
+        ] {
             assert!(matches!(wrong.parse::<LawSpec>(), Err(UnknownLaw::Parameter(_))), "{wrong}");
         }
         assert!("cubic/buckets:8".parse::<LawSpec>().is_err());

@@ -135,7 +135,7 @@ proptest! {
     fn whatever_happens_a_packet_may_leave_and_nothing_is_without_bound(
         operations in prop::collection::vec(operation(), 0..300),
     ) {
-        for name in LAWS.into_iter().chain(["hera/buckets:2/limit:none/step:sample", "hera-as-printed/backlog:1"]) {
+        for name in LAWS.into_iter().chain(["hera/buckets:2/limit:none/step:sample", "hera-as-printed/backlog:1", "hera/loss:halve"]) {
             let mut driver = Driver::new(name);
             for operation in &operations {
                 driver.apply(operation);
