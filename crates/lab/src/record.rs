@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nearlight_dash::{Content, Playback};
 use nearlight_events::{RecoveryCounts, STAGES};
 use nearlight_link::DropReason;
 use nearlight_units::{Bitrate, Bytes, Span};
@@ -176,6 +177,37 @@ impl MediaRecord {
     }
 }
 
+/// How a player of adaptive streaming did, from its first request to the end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlaybackRecord {
+    /// From the first request to the first picture; none before it.
+    pub startup: Option<Span>,
+    /// The bit rates in kb/s, and how long each was played.
+    pub ladder: Vec<u64>,
+    pub played: Vec<Span>,
+    pub switches: u64,
+    pub stalls: u64,
+    pub stalled: Span,
+    pub watched: Span,
+    pub abandoned: u64,
+    pub replaced: u64,
+}
+
+impl PlaybackRecord {
+    /// Nothing was played yet.
+    pub(crate) fn of(content: &Content) -> Self {
+        let ladder = content.ladder().iter().map(|rate| rate.as_bps() / 1_000).collect();
+        Self { ladder, ..Self::default() }
+    }
+
+    pub(crate) fn fill(&mut self, playback: &Playback) {
+        let Playback { startup, ref played, switches, stalls, stalled, watched, abandoned, replaced } = *playback;
+        let ladder = std::mem::take(&mut self.ladder);
+        *self =
+            Self { startup, ladder, played: played.clone(), switches, stalls, stalled, watched, abandoned, replaced };
+    }
+}
+
 /// A competing flow.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RivalRecord {
@@ -190,6 +222,9 @@ pub struct RivalRecord {
     /// From one end of the path to the other, of each packet with data in the measured time, in microseconds.
     #[serde(default)]
     pub delay: Histogram,
+    /// Of a player.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub playback: Option<PlaybackRecord>,
     #[serde(skip)]
     sampled: Bytes,
 }
@@ -197,12 +232,14 @@ pub struct RivalRecord {
 impl RivalRecord {
     pub(crate) fn new(flow: &Flow) -> Self {
         let (name, elastic) = match flow.kind {
-            Kind::Tcp { law } => (law.name(), true),
+            Kind::Tcp { law } | Kind::Dash { law, .. } => (law.name(), true),
             Kind::Short { .. } => ("short", true),
             Kind::Cbr { .. } => ("cbr", false),
         };
         let (from, to) = (flow.start.as_secs_f64(), flow.stop.as_secs_f64());
-        Self { name: name.to_owned(), elastic, from, to, ..Self::default() }
+        let playback =
+            if let Kind::Dash { content, .. } = &flow.kind { Some(PlaybackRecord::of(content)) } else { None };
+        Self { name: name.to_owned(), elastic, from, to, playback, ..Self::default() }
     }
 
     pub(crate) fn on_sample(&mut self, delivered: Bytes, sample: Span) {

@@ -188,7 +188,10 @@ fn flow_charts(section: Section, entries: &[Entry<'_>]) -> Section {
         return section;
     }
     let mut section = section.charts(vec![charts::flows_scatter(entries), charts::flows_delay(entries)]);
-    if entries.iter().any(|entry| entry.runs[0].rivals.len() > 1) {
+    if entries.iter().all(|entry| mean(entry, "playback_quality").is_some()) {
+        section = section.chart(charts::playback_scatter(entries));
+    }
+    if entries.iter().any(|entry| mean(entry, "flows_jain").is_some()) {
         section = section.chart(charts::jain_over_time(entries));
     }
     for pair in entries.chunks(2) {
@@ -236,6 +239,17 @@ fn answer(entries: &[Entry<'_>], label: &str) -> String {
         return "These results do not tell how many captured frames were shown in time; run the plan again to compare what serves the \
                 user."
             .to_owned();
+    }
+    if let Some((entry, quality)) = best("playback_quality", 1.0) {
+        let of = |name| mean(entry, name).unwrap_or(f64::NAN);
+        return format!(
+            "{label} {} shows the best pictures: average quality {quality:.1} of 100, {:.2} Mb/s, {:.1} stalls and {:.1} switches of the bit \
+             rate for each player.",
+            entry.name,
+            of("playback_mbps"),
+            of("playback_stalls"),
+            of("playback_switches")
+        );
     }
     if let Some((entry, delay)) = best("flows_delay_ms", -1.0) {
         let of = |entry: &Entry<'_>, name| mean(entry, name).unwrap_or(f64::NAN);

@@ -1,6 +1,7 @@
 //! From runs to figures: what `lab run --json` prints.
 
 mod flows_alone;
+mod playback;
 pub(crate) mod wifi;
 
 use std::collections::BTreeMap;
@@ -208,7 +209,12 @@ fn flows(runs: &[&RunRecord]) -> Vec<FlowSummary> {
         for run in runs {
             pool.add(Samples::Values(rival_rates(run, index)));
         }
-        FlowSummary { flow: rival.name.clone(), metrics: figures(BTreeMap::from([("received_mbps", pool)])) }
+        let mut pools = BTreeMap::from([("received_mbps", pool)]);
+        for run in runs {
+            let take = &mut |name, samples| pools.entry(name).or_default().add(samples);
+            playback::of_player(&run.rivals[index], take);
+        }
+        FlowSummary { flow: rival.name.clone(), metrics: figures(pools) }
     });
     media.chain(rivals).collect()
 }
@@ -278,6 +284,7 @@ fn metrics(run: &RunRecord, take: Take<'_>) {
     }
     if run.media.is_empty() {
         flows_alone::metrics(run, take);
+        playback::metrics(run, take);
     } else if run.rivals.iter().any(|rival| rival.elastic) {
         take("tcp_share", Samples::Values(tcp_share(run)));
     }

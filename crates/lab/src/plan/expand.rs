@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use nearlight_dash::{Content, ContentError};
 use nearlight_flows::{Direction, law::LawSpec};
 use nearlight_link::{Ecn, HopSpec, LoadedPath, PathSpec, Source as PathSource};
 use nearlight_rate::PRESETS;
@@ -484,6 +485,11 @@ fn kind(place: &Text<'_>, at: usize, part: &FlowPart) -> Result<Kind, PlanError>
             name.as_ref().parse::<LawSpec>().map_err(|error| place.error(name.span().start, error.to_string()))?
         }
     };
+    let dash = part.ladder.is_some() || part.segment.is_some() || part.length.is_some();
+    if dash && part.kind != FlowKind::Dash {
+        let what = "only a flow of the kind `dash` has a `ladder`, a `segment` and a `length`";
+        return Err(place.error(at, what));
+    }
     Ok(match part.kind {
         FlowKind::Tcp => Kind::Tcp { law },
         FlowKind::Short => Kind::Short {
@@ -502,6 +508,22 @@ fn kind(place: &Text<'_>, at: usize, part: &FlowPart) -> Result<Kind, PlanError>
                 off: part.off.map_or(Span::ZERO, |off| off.0),
             }
         }
+        FlowKind::Dash => Kind::Dash { law, content: content(place, at, part)? },
+    })
+}
+
+/// What a player streams: 4 s and ten minutes where it is not said.
+fn content(place: &Text<'_>, at: usize, part: &FlowPart) -> Result<Content, PlanError> {
+    let Some(ladder) = &part.ladder else {
+        let what = "a flow of the kind `dash` needs a `ladder` of bit rates, such as ladder = [\"500kbit\", \"2mbit\"]";
+        return Err(place.error(at, what));
+    };
+    let rates = ladder.as_ref().iter().map(|rate| rate.0).collect();
+    let segment = part.segment.map_or(Span::from_secs(4), |length| length.0);
+    let length = part.length.map_or(Span::from_secs(600), |length| length.0);
+    Content::new(rates, segment, length).map_err(|error| {
+        let at = if error == ContentError::Ladder { ladder.span().start } else { at };
+        place.error(at, error.to_string())
     })
 }
 

@@ -256,6 +256,7 @@ pub(super) enum FlowKind {
     Tcp,
     Short,
     Cbr,
+    Dash,
 }
 
 /// Competing traffic.
@@ -274,6 +275,9 @@ pub(super) struct FlowPart {
     pub(super) off: Option<Length>,
     pub(super) connections: Option<u16>,
     pub(super) begin_busy: Option<u16>,
+    pub(super) ladder: Option<Spanned<Vec<Rate>>>,
+    pub(super) segment: Option<Length>,
+    pub(super) length: Option<Length>,
     pub(super) access: Option<Spanned<toml::Value>>,
     pub(super) access_feedback: Option<Spanned<toml::Value>>,
     pub(super) through: Option<Spanned<Vec<String>>>,

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nearlight_codec::{CodecKind, Size};
+use nearlight_dash::Content as Stream;
 use nearlight_flows::Direction;
 use nearlight_flows::law::LawSpec;
 use nearlight_link::{Ecn, LoadedPath};
@@ -292,9 +293,25 @@ pub struct Flow {
 /// What kind of traffic competes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    Tcp { law: LawSpec },
-    Short { law: LawSpec, connections: u16, begin_busy: u16 },
-    Cbr { rate: Bitrate, packet: Bytes, on: Span, off: Span },
+    Tcp {
+        law: LawSpec,
+    },
+    Short {
+        law: LawSpec,
+        connections: u16,
+        begin_busy: u16,
+    },
+    Cbr {
+        rate: Bitrate,
+        packet: Bytes,
+        on: Span,
+        off: Span,
+    },
+    /// A player that adapts its bit rate, over TCP.
+    Dash {
+        law: LawSpec,
+        content: Stream,
+    },
 }
 
 impl Plan {

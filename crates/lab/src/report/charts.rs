@@ -134,6 +134,25 @@ pub(super) fn flows_scatter(entries: &[Entry<'_>]) -> Chart {
     Chart::new("Delay against rate", caption, Plot::Scatter(scatter))
 }
 
+/// Every player's bit rate and stalls, as the mean of its run.
+pub(super) fn playback_scatter(entries: &[Entry<'_>]) -> Chart {
+    let cloud = |entry: &Entry<'_>| {
+        let point = |run: &&RunRecord| {
+            let means = run_means(run);
+            Some((*means.get("playback_stalled_s")?, *means.get("playback_mbps")?))
+        };
+        (entry.name.clone(), entry.runs.iter().filter_map(point).collect())
+    };
+    let scatter = Scatter {
+        x: Axis::new("time in stalls", "s"),
+        y: Axis::new("bit rate played", "Mb/s"),
+        clouds: entries.iter().map(cloud).collect(),
+        better: Some(Corner::TopLeft),
+    };
+    let caption = "A point is a run: how long a player stood on average, and the mean bit rate that it played; up and to the left is better.";
+    Chart::new("Stalls against bit rate", caption, Plot::Scatter(scatter))
+}
+
 pub(super) fn flows_delay(entries: &[Entry<'_>]) -> Chart {
     let curve = |entry: &Entry<'_>| {
         let mut all = crate::Histogram::default();

@@ -62,7 +62,7 @@ impl Metric {
 }
 
 /// What serves the user comes first.
-pub(super) const METRICS: [Metric; 54] = [
+pub(super) const METRICS: [Metric; 61] = [
     metric("in_time_ratio", "shown in time", "of all captures", Better::Higher, 4).counts_all(),
     metric("utility", "utility", "−1 to 1", Better::Higher, 3).counts_all(),
     metric("stall_ratio", "time in stalls", "", Better::Lower, 4).counts_all(),
@@ -100,6 +100,13 @@ pub(super) const METRICS: [Metric; 54] = [
     metric("flows_delay_ms", "packet's way", "ms", Better::Lower, 1),
     metric("flows_jain", "fairness (Jain), each second", "", Better::Higher, 3),
     metric("flows_jain_whole", "fairness (Jain), whole run", "", Better::Higher, 3),
+    metric("playback_startup_s", "startup", "s", Better::Lower, 2),
+    metric("playback_mbps", "bit rate played", "Mb/s", Better::Higher, 2),
+    metric("playback_switches", "switches", "", Better::Lower, 1),
+    metric("playback_stalls", "stalls", "", Better::Lower, 2),
+    metric("playback_stalled_s", "time in stalls", "s", Better::Lower, 1),
+    metric("playback_quality", "average quality", "0 to 100", Better::Higher, 1),
+    metric("playback_jain", "fairness of bit rates (Jain)", "", Better::Higher, 3),
     metric("convergence_s", "convergence", "s", Better::Lower, 1),
     metric("psnr_db", "PSNR", "dB", Better::Higher, 2),
     metric("ssim", "SSIM", "", Better::Higher, 4),

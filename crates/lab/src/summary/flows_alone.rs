@@ -22,7 +22,8 @@ pub(super) fn metrics(run: &RunRecord, take: Take<'_>) {
     if let Some(capacity) = capacity(run) {
         take("flows_utilisation", Samples::Values(vec![delivered as f64 / 1e3 / capacity]));
     }
-    if flows.len() > 1 {
+    // Players that pause do not compete for all that they could get.
+    if flows.len() > 1 && flows.iter().all(|flow| flow.playback.is_none()) {
         let all: Vec<_> = flows.iter().map(|flow| within(run, flow.from, flow.to)).collect();
         let received: Vec<&[u32]> = flows.iter().map(|flow| flow.received.as_slice()).collect();
         take("flows_jain", Samples::Values(jain_by_second(run, &received, |index| all.iter().all(|of| of(index)))));

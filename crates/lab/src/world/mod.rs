@@ -17,8 +17,9 @@ pub(crate) use self::tally::{Sums, Tally};
 use std::collections::BTreeMap;
 
 use nearlight_codec::{CodecError, CodecKind};
+use nearlight_dash::{Client, ClientConfig};
 use nearlight_fec::policy::{UnknownPolicy, new_policy};
-use nearlight_flows::{Bulk, BulkConfig, Cbr, CbrConfig, Schedule, Short, ShortConfig, Traffic};
+use nearlight_flows::{Bulk, BulkConfig, Cbr, CbrConfig, Schedule, Short, ShortConfig};
 use nearlight_link::{Hop, Random};
 use nearlight_rate::{Bounds, Preset, RateController, UnknownController, new_controller};
 use nearlight_session::{Algorithms, Framing, Receiver, ReceiverConfig, Sender, SenderConfig};
@@ -32,7 +33,7 @@ pub(crate) use self::links::{Links, segment_seeds, trace_start};
 use self::media::{MediaActor, MediaConfig};
 use self::network::Arrival;
 use self::reliable::Reliable;
-use self::rival::Rival;
+use self::rival::{Load, Rival};
 use crate::encoder::new_encoder;
 use crate::plan::{self, Cell, Kind, Recovery, Setting, TrafficModel};
 use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, WifiRecord};
@@ -128,7 +129,7 @@ impl<'a> World<'a> {
         }
         for (index, flow) in cell.flows.iter().enumerate() {
             let route = (cell.media.len() + index) as u16;
-            actors.push(Actor::Rival(Rival::new(new_traffic(flow, random.seed()), route, cell.setting.warm_up)));
+            actors.push(Actor::Rival(Rival::new(new_load(flow, random.seed()), route, cell.setting.warm_up)));
         }
         let next_sample = Time::ZERO + cell.setting.sample;
         let record = RunRecord::new(cell, seed);
@@ -262,8 +263,11 @@ impl<'a> World<'a> {
         let mut rivals = self.record.rivals.iter_mut();
         for actor in self.actors {
             let (failed, tally, end) = match actor {
-                Actor::Rival(rival) => {
+                Actor::Rival(mut rival) => {
                     if let Some(record) = rivals.next() {
+                        if let Some((record, playback)) = record.playback.as_mut().zip(rival.playback(self.now)) {
+                            record.fill(&playback);
+                        }
                         record.delay = rival.delay;
                     }
                     continue;
@@ -407,9 +411,13 @@ fn new_sender(cell: &Cell, config: &MediaConfig, controller: Box<dyn RateControl
     Ok(Sender::new(server_clock(config.start), sender, algorithms))
 }
 
-fn new_traffic(flow: &plan::Flow, seed: u64) -> Box<dyn Traffic> {
+fn new_load(flow: &plan::Flow, seed: u64) -> Load {
     let schedule = Schedule { begins: Time::ZERO + flow.start, ends: Time::ZERO + flow.stop };
-    match flow.kind {
+    Load::Plain(match flow.kind {
+        Kind::Dash { law, ref content } => {
+            let config = ClientConfig { law, content: content.clone(), schedule, seed };
+            return Load::Dash(Box::new(Client::new(config)));
+        }
         Kind::Tcp { law } => {
             let config = BulkConfig { law, schedule, seed, ..BulkConfig::default() };
             Box::new(Bulk::new(config))
@@ -419,7 +427,7 @@ fn new_traffic(flow: &plan::Flow, seed: u64) -> Box<dyn Traffic> {
             Box::new(Short::new(config))
         }
         Kind::Cbr { rate, packet, on, off } => Box::new(Cbr::new(CbrConfig { rate, packet, on, off, schedule })),
-    }
+    })
 }
 
 impl RunRecord {

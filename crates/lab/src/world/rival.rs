@@ -1,5 +1,6 @@
 //! A competing flow's place in the world.
 
+use nearlight_dash::{Client, Playback};
 use nearlight_flows::{self as flows, Direction, Statistics, Traffic};
 use nearlight_link::Ecn;
 use nearlight_units::{Span, Time};
@@ -7,8 +8,30 @@ use nearlight_units::{Span, Time};
 use super::network::{Arrival, End, Network, Parcel};
 use crate::Histogram;
 
+/// What a rival is made of.
+pub(crate) enum Load {
+    Plain(Box<dyn Traffic>),
+    Dash(Box<Client>),
+}
+
+impl Load {
+    fn traffic(&self) -> &dyn Traffic {
+        match self {
+            Self::Plain(traffic) => &**traffic,
+            Self::Dash(client) => &**client,
+        }
+    }
+
+    fn traffic_mut(&mut self) -> &mut dyn Traffic {
+        match self {
+            Self::Plain(traffic) => &mut **traffic,
+            Self::Dash(client) => &mut **client,
+        }
+    }
+}
+
 pub(crate) struct Rival {
-    traffic: Box<dyn Traffic>,
+    load: Load,
     flow: u16,
     pub(crate) due: Time,
     /// Delays count from then on.
@@ -17,9 +40,9 @@ pub(crate) struct Rival {
 }
 
 impl Rival {
-    pub(crate) fn new(traffic: Box<dyn Traffic>, flow: u16, warm_up: Span) -> Self {
-        let due = traffic.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
-        Self { traffic, flow, due, measured_from: Time::ZERO + warm_up, delay: Histogram::default() }
+    pub(crate) fn new(load: Load, flow: u16, warm_up: Span) -> Self {
+        let due = load.traffic().poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
+        Self { load, flow, due, measured_from: Time::ZERO + warm_up, delay: Histogram::default() }
     }
 
     pub(crate) fn on_arrival(&mut self, now: Time, far: bool, arrival: &Arrival, network: &mut Network) {
@@ -28,25 +51,33 @@ impl Rival {
         if far && now >= self.measured_from {
             self.delay.add((now - arrival.sent_at).as_micros().max(0).cast_unsigned());
         }
-        self.traffic.on_delivered(now, flows::Arrival { id, direction, size, marked });
+        self.load.traffic_mut().on_delivered(now, flows::Arrival { id, direction, size, marked });
         self.drain(now, network);
     }
 
     pub(crate) fn on_wake(&mut self, now: Time, network: &mut Network) {
-        self.traffic.on_timeout(now);
+        self.load.traffic_mut().on_timeout(now);
         self.drain(now, network);
     }
 
     fn drain(&mut self, now: Time, network: &mut Network) {
-        while let Some(packet) = self.traffic.poll_transmit(now) {
+        while let Some(packet) = self.load.traffic_mut().poll_transmit(now) {
             let to = End { flow: self.flow, far: packet.direction == Direction::Forward };
             let ecn = if packet.ecn { Ecn::Ect0 } else { Ecn::NotCapable };
             network.send(now, Parcel { to, size: packet.size, id: packet.id, ecn, bytes: Vec::new() });
         }
-        self.due = self.traffic.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
+        self.due = self.load.traffic().poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
     }
 
     pub(crate) fn statistics(&self) -> Statistics {
-        self.traffic.statistics()
+        self.load.traffic().statistics()
+    }
+
+    /// How a player did until then; None of other traffic.
+    pub(crate) fn playback(&mut self, now: Time) -> Option<Playback> {
+        match &mut self.load {
+            Load::Plain(_) => None,
+            Load::Dash(client) => Some(client.playback(now).clone()),
+        }
     }
 }
