@@ -32,7 +32,7 @@ fn viewers_hear_what_the_program_submits() {
     let host = Host::open(&options(true)).expect("a server");
     let link = host.links().remove(0).to_string();
     let viewer = Viewer::connect(&link, &ViewerOptions { sound: true, ..ViewerOptions::default() }).expect("a viewer");
-    let (mut heard, mut samples) = (Vec::new(), [0.0; 4_800]);
+    let (mut heard, mut samples) = (Vec::new(), vec![0.0; 4_800]);
     for number in 0..150 {
         let samples_in = portion(number);
         let sound = Portion { samples: Samples::Short(&samples_in), channels: 1, rate: RATE };

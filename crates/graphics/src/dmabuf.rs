@@ -10,7 +10,7 @@ use nearlight_embed::{Content, Host, Image, Layout, Picture, PixelOrder, Plane, 
 
 use crate::GraphicsError;
 
-/// `DRM_FORMAT_MOD_LINEAR` and `DRM_FORMAT_MOD_INVALID` of drm_fourcc.h: rows one after another, and a buffer whose exporter says nothing,
+/// `DRM_FORMAT_MOD_LINEAR` and `DRM_FORMAT_MOD_INVALID` of `drm_fourcc.h`: rows one after another, and a buffer whose exporter says nothing,
 /// which is linear by convention of the kernel's older interfaces.
 pub const LINEAR: u64 = 0;
 pub const UNSAID: u64 = (1 << 56) - 1;
@@ -22,7 +22,7 @@ const SYNC_END: u64 = 1 << 2;
 /// Guess: eight bytes a pixel of the largest picture, with rows padded to twice their length.
 const MOST_BYTES: usize = 4_096 * 4_096 * 16;
 
-/// A format by its code in drm_fourcc.h.
+/// A format by its code in `drm_fourcc.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fourcc(pub u32);
 

@@ -102,7 +102,7 @@ impl Bench {
         }
     }
 
-    fn reader(&self, hand_over: HandOver, conversion: Conversion) -> Reader {
+    fn reader(hand_over: HandOver, conversion: Conversion) -> Reader {
         let options = ReaderOptions { hand_over, conversion };
         // SAFETY: the context of this library is current.
         unsafe { Reader::of_current(options) }.expect("a reader")
@@ -152,7 +152,7 @@ fn a_texture_a_frame_buffer_and_a_pixel_buffer_are_the_picture() {
             bench.host.submit(&nearlight_embed::Picture::new(image)).expect("a picture");
         });
         for conversion in [Conversion::Processor, Conversion::Shader] {
-            let mut reader = bench.reader(HandOver::AtOnce, conversion);
+            let mut reader = Bench::reader(HandOver::AtOnce, conversion);
             let read = bench.encoded(|| {
                 // SAFETY: the context is current and has this texture.
                 unsafe { reader.submit_texture(&bench.host, name(texture), SIZE, rows, content) }.expect("a picture");
@@ -179,7 +179,7 @@ fn a_texture_a_frame_buffer_and_a_pixel_buffer_are_the_picture() {
             let (width, height) = (SIZE.width.into(), SIZE.height.into());
             bench.gl.read_pixels(0, 0, width, height, glow::RGBA, glow::UNSIGNED_BYTE, into);
             for conversion in [Conversion::Processor, Conversion::Shader] {
-                let mut reader = bench.reader(HandOver::AtOnce, conversion);
+                let mut reader = Bench::reader(HandOver::AtOnce, conversion);
                 let read = bench.encoded(|| {
                     let framebuffer = Some(framebuffer.0);
                     reader.submit_framebuffer(&bench.host, framebuffer, SIZE, content).expect("a picture");
@@ -205,7 +205,7 @@ fn the_context_s_state_stays_and_a_picture_comes_with_the_next() {
     let gl = &bench.gl;
     let textures = [40, 200].map(|shade| bench.texture(&pattern(shade)));
     for conversion in [Conversion::Processor, Conversion::Shader] {
-        let mut reader = bench.reader(HandOver::WithTheNext, conversion);
+        let mut reader = Bench::reader(HandOver::WithTheNext, conversion);
         // SAFETY: the context is current, in all of this.
         unsafe {
             let framebuffer = gl.create_framebuffer().expect("a frame buffer");

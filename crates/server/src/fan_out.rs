@@ -64,7 +64,7 @@ struct Given {
 /// How a viewer's pictures are encoded.
 enum Coding {
     /// By an encoder of its own.
-    Own { lane: EncoderLane, skipper: FrameSkipper, newest: u64 },
+    Own { lane: Box<EncoderLane>, skipper: FrameSkipper, newest: u64 },
     /// That encoder is still encoding a picture.
     Ending(EndingLane),
     /// Not at all, or by a layer that delivers under this number.
@@ -562,7 +562,9 @@ impl Watcher {
                     }
                 };
                 match lane {
-                    Ok(lane) => self.coding = Coding::Own { lane, skipper: FrameSkipper::default(), newest: 0 },
+                    Ok(lane) => {
+                        self.coding = Coding::Own { lane: Box::new(lane), skipper: FrameSkipper::default(), newest: 0 }
+                    }
                     Err(error) => {
                         self.mailbox.deliver(Delivery::Failed(error));
                         self.left = true;

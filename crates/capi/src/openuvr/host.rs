@@ -185,13 +185,12 @@ pub unsafe extern "C" fn openuvr_send_frame(context: *mut openuvr_context) -> i3
             return Ok(());
         }
         *newest = Some(now);
-        let reader = match reader {
-            Some(reader) => reader,
-            None => {
-                let options = ReaderOptions { hand_over: HandOver::AtOnce, conversion: Conversion::Processor };
-                // SAFETY: this function's contract.
-                reader.insert(unsafe { Reader::of_current(options) }?)
-            }
+        let reader = if let Some(reader) = reader {
+            reader
+        } else {
+            let options = ReaderOptions { hand_over: HandOver::AtOnce, conversion: Conversion::Processor };
+            // SAFETY: this function's contract.
+            reader.insert(unsafe { Reader::of_current(options) }?)
         };
         // SAFETY: the contract of openuvr_alloc_context.
         let name = unsafe { entry.buffer.0.read() };

@@ -1,7 +1,5 @@
 //! What the user does, on its way to the server.
 
-use std::ffi::c_char;
-
 use nearlight_viewer::{DeviceInput, Input, Key, Presence, Touch, View};
 
 use super::get;
@@ -34,7 +32,7 @@ unsafe fn read(given: &nl_input) -> Result<Input, Fault> {
     let is = |kind: nl_input_kind| given.kind == kind as u32;
     let written = || {
         // SAFETY: the caller's promise.
-        let text = unsafe { text("the text", given.text as *const c_char) }?;
+        let text = unsafe { text("the text", given.text) }?;
         text.map(str::to_owned).ok_or_else(|| Fault::argument("the text is NULL: pass its address"))
     };
     Ok(if is(nl_input_kind::Head) {

@@ -293,7 +293,7 @@ impl Reader {
             // Where it is still pending, the GPU has had two frames for it.
             self.hand_over(host, slot)?;
             let saved = Saved::of(&self.gl, self.embedded);
-            let read = self.read(slot, &origin, size, rows);
+            let read = self.read(slot, origin, size, rows);
             saved.restore(&self.gl);
             let (converted, rows) = read?;
             let fence = self.gl.fence_sync(glow::SYNC_GPU_COMMANDS_COMPLETE, 0);
@@ -311,7 +311,7 @@ impl Reader {
     unsafe fn read(
         &mut self,
         slot: usize,
-        origin: &Origin,
+        origin: Origin,
         size: Size,
         rows: Rows,
     ) -> Result<(bool, Rows), GraphicsError> {
@@ -325,22 +325,22 @@ impl Reader {
         unsafe {
             let rows = match (converter, origin) {
                 (Some(converter), Origin::Texture(texture)) => {
-                    converter.convert(gl, *texture, size, rows)?;
+                    converter.convert(gl, texture, size, rows)?;
                     Rows::TopDown
                 }
                 (Some(converter), Origin::Framebuffer(read)) => {
-                    converter.convert_framebuffer(gl, *read, size)?;
+                    converter.convert_framebuffer(gl, read, size)?;
                     Rows::TopDown
                 }
                 (None, Origin::Texture(texture)) => {
                     gl.bind_framebuffer(glow::READ_FRAMEBUFFER, Some(*framebuffer));
                     let place = glow::COLOR_ATTACHMENT0;
-                    gl.framebuffer_texture_2d(glow::READ_FRAMEBUFFER, place, glow::TEXTURE_2D, Some(*texture), 0);
+                    gl.framebuffer_texture_2d(glow::READ_FRAMEBUFFER, place, glow::TEXTURE_2D, Some(texture), 0);
                     complete(gl, glow::READ_FRAMEBUFFER)?;
                     rows
                 }
                 (None, Origin::Framebuffer(read)) => {
-                    gl.bind_framebuffer(glow::READ_FRAMEBUFFER, *read);
+                    gl.bind_framebuffer(glow::READ_FRAMEBUFFER, read);
                     complete(gl, glow::READ_FRAMEBUFFER)?;
                     rows
                 }
@@ -410,6 +410,7 @@ impl Reader {
 }
 
 /// Where a picture is.
+#[derive(Clone, Copy)]
 enum Origin {
     Texture(glow::Texture),
     Framebuffer(Option<glow::Framebuffer>),

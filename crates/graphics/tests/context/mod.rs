@@ -2,14 +2,14 @@
 
 use khronos_egl as egl;
 
-/// EGL_PLATFORM_SURFACELESS_MESA of EGL_MESA_platform_surfaceless.
+/// `EGL_PLATFORM_SURFACELESS_MESA` of `EGL_MESA_platform_surfaceless`.
 const SURFACELESS: egl::Enum = 0x31dd;
 
 /// A current context without a surface.
 pub struct Context {
     instance: egl::DynamicInstance<egl::EGL1_5>,
     display: egl::Display,
-    context: egl::Context,
+    current: egl::Context,
 }
 
 impl Context {
@@ -34,7 +34,7 @@ impl Context {
         ];
         let context = instance.create_context(display, config, None, &version).expect("a context");
         instance.make_current(display, None, None, Some(context)).expect("it can be current");
-        Self { instance, display, context }
+        Self { instance, display, current: context }
     }
 
     pub fn functions(&self) -> glow::Context {
@@ -50,13 +50,13 @@ impl Context {
 impl Context {
     #[allow(dead_code, reason = "the benchmark does not ask")]
     pub fn is_current(&self) -> bool {
-        self.instance.get_current_context() == Some(self.context)
+        self.instance.get_current_context() == Some(self.current)
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
         let _ = self.instance.make_current(self.display, None, None, None);
-        let _ = self.instance.destroy_context(self.display, self.context);
+        let _ = self.instance.destroy_context(self.display, self.current);
     }
 }
