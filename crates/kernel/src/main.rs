@@ -201,6 +201,8 @@ impl LoadArguments {
             limit: self.limit.0,
             least: self.least,
             most: self.most,
+            // The kernel's Hera ignores losses.
+            ..HeraOptions::default()
         };
         if hera.in_order() != hera {
             bail!(
