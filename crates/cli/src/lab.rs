@@ -1,5 +1,6 @@
 //! `nearlight lab`.
 
+mod bulk;
 mod distortion;
 mod live;
 mod table;
@@ -20,6 +21,7 @@ use nearlight_rate::PRESETS;
 use nearlight_report::samples::write_parquet;
 use nearlight_units::{Span, Time};
 
+use self::bulk::BulkReceiveArguments;
 use self::distortion::DistortionArguments;
 use self::live::Live;
 use self::table::table;
@@ -52,6 +54,9 @@ enum Command {
     /// The client's end
     #[command(hide = true)]
     TcpView(TcpViewArguments),
+    /// For `run --live`: the receiving end of a bulk transfer
+    #[command(hide = true)]
+    BulkReceive(BulkReceiveArguments),
 }
 
 #[derive(Debug, Args)]
@@ -67,7 +72,7 @@ struct RunArguments {
     /// Replace the plan's generated capacities (`model=`) by one path for each trace file in this folder
     #[arg(long, value_name = "FOLDER")]
     traces: Option<PathBuf>,
-    /// Run in real time: the server and the headless client as processes over an emulated link
+    /// Run in real time over an emulated link: server and headless client as processes, or a bulk transfer of the kernel's TCP
     #[arg(long, conflicts_with = "threads")]
     live: bool,
     /// Print the results as one JSON object
@@ -127,6 +132,7 @@ pub(crate) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         Command::Distortion(arguments) => distortion::run(arguments),
         Command::TcpServe(arguments) => tcp::serve(arguments),
         Command::TcpView(arguments) => tcp::view(arguments),
+        Command::BulkReceive(arguments) => bulk::receive(arguments),
     }
 }
 
@@ -199,6 +205,9 @@ fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     } else {
         print!("{}", table(&plan, &outcome.summary));
         println!("\nRuns are kept in {}.", folder.display());
+    }
+    if !outcome.left_out.is_empty() {
+        eprintln!("nearlight: left out, as no kernel has it: {}", outcome.left_out.join(", "));
     }
     if arguments.live {
         eprintln!(

@@ -3,6 +3,8 @@
 //! Knows no process, socket or clock. Who ran server and client hands over what they wrote and what the link counted; all times
 //! are on one clock, that of the machine.
 
+mod bulk;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use nearlight_events::{Event, Record, Stage, UnknownLine, read_lines};
@@ -17,6 +19,7 @@ pub use crate::record::LiveNote;
 use crate::record::{RunRecord, Sampled};
 use crate::utility::FrameQuality;
 use crate::world::{Sums, Tally, bounds, segment_seeds, trace_start};
+pub use bulk::{LiveBulk, law_of, record_bulk, without_kernel};
 
 /// Of all runs the worst; none where they were made in virtual time.
 #[must_use]
@@ -85,6 +88,9 @@ fn playback_buffer(cell: &Cell) -> Option<u8> {
 pub fn refusal(cell: &Cell) -> Option<&'static str> {
     if cell.traffic.is_some() {
         return Some("it is traffic in a Wi-Fi cell, without any session");
+    }
+    if cell.media.is_empty() {
+        return bulk::refusal(cell);
     }
     let [media] = &cell.media[..] else { return Some("it has several media sessions; live there is one") };
     let whole = media.start == Span::ZERO && media.stop >= cell.setting.duration && media.pauses.is_empty();
@@ -214,12 +220,6 @@ pub fn record(live: &LiveRun<'_>) -> Result<RunRecord, UnknownLine> {
     tally.packets_lost = (lost_share * tally.packets_sent as f64).round() as u64;
     tally.one_way_delay = live.link.one_way_delay.clone();
     tally.queue_delay = live.link.queue_delay.clone();
-    let begun = |path: &LoadedPath, path_seed| path.starting_at(trace_start(live.seed)).path(path_seed);
-    let both = |(segment, seeds): (&Segment, [u64; 2])| {
-        [begun(&segment.forward, seeds[0]), begun(&segment.feedback, seeds[1])]
-    };
-    let seeds = segment_seeds(&mut Random::new(live.seed), live.cell.segments.len());
-    let paths: Vec<_> = live.cell.segments.iter().zip(seeds).map(both).collect();
     let mut at = Time::ZERO + setting.sample;
     while at <= to {
         let target = targets.iter().rev().find(|(since, _)| *since <= at).map_or(Bitrate::ZERO, |(_, rate)| *rate);
@@ -228,13 +228,9 @@ pub fn record(live: &LiveRun<'_>) -> Result<RunRecord, UnknownLine> {
             let sampled = Sampled { sent: sent as u64, received: received as u64 };
             media.on_sample(target, sampled, setting.sample);
         }
-        for (link, paths) in record.links.iter_mut().zip(&paths) {
-            for (side, path) in link.sides.iter_mut().zip(paths) {
-                side.capacity.push(path.capacity(at).map_or(0, |rate| (rate.as_bps() / 1_000) as u32));
-            }
-        }
         at += setting.sample;
     }
+    sample_capacities(&mut record, live.cell, live.seed);
     if let Some(media) = record.media.first_mut() {
         // Events do not tell which bytes were redundant, nor which pictures were whole.
         tally.write(
@@ -246,6 +242,25 @@ pub fn record(live: &LiveRun<'_>) -> Result<RunRecord, UnknownLine> {
         link.sides[0].delivered = live.link.delivered.over(to - from).as_bps() / 1_000;
     }
     Ok(record)
+}
+
+/// What each link's paths allow at each sample.
+fn sample_capacities(record: &mut RunRecord, cell: &Cell, seed: u64) {
+    let begun = |path: &LoadedPath, path_seed| path.starting_at(trace_start(seed)).path(path_seed);
+    let both = |(segment, seeds): (&Segment, [u64; 2])| {
+        [begun(&segment.forward, seeds[0]), begun(&segment.feedback, seeds[1])]
+    };
+    let seeds = segment_seeds(&mut Random::new(seed), cell.segments.len());
+    let paths: Vec<_> = cell.segments.iter().zip(seeds).map(both).collect();
+    let mut at = Time::ZERO + cell.setting.sample;
+    while at <= Time::ZERO + cell.setting.duration {
+        for (link, paths) in record.links.iter_mut().zip(&paths) {
+            for (side, path) in link.sides.iter_mut().zip(paths) {
+                side.capacity.push(path.capacity(at).map_or(0, |rate| (rate.as_bps() / 1_000) as u32));
+            }
+        }
+        at += cell.setting.sample;
+    }
 }
 
 /// The state derived from the events so far.

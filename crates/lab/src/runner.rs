@@ -41,6 +41,8 @@ pub struct Outcome {
     pub runs: Vec<RunRecord>,
     /// In runs that were made now, not in those that an earlier call has left.
     pub simulated: Span,
+    /// Laws of congestion control whose cells were left out of live runs, as no kernel has them.
+    pub left_out: Vec<String>,
 }
 
 /// Why a plan could not be run to its end.
@@ -117,7 +119,8 @@ pub fn run_plan_with(
     clock: &(dyn Fn() -> Time + Sync),
     report: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, RunnerError> {
-    let cells = chosen(plan, &options.only)?;
+    let mut cells = chosen(plan, &options.only)?;
+    let left_out = if options.live { leave_out_others(&mut cells)? } else { Vec::new() };
     if options.live
         && let Some((cell, reason)) = cells.iter().find_map(|cell| Some((cell, live::refusal(cell)?)))
     {
@@ -142,7 +145,20 @@ pub fn run_plan_with(
     }
     let live = live::worst(&runs);
     let summary = Summary { plan: plan.name.clone(), commit: COMMIT.to_owned(), seeds, live, cells: summaries };
-    Ok(Outcome { summary, runs, simulated })
+    Ok(Outcome { summary, runs, simulated, left_out })
+}
+
+/// Leaves cells whose law of congestion control no kernel has, and answers these laws. Fails if no other cell is left.
+fn leave_out_others(cells: &mut Vec<&Cell>) -> Result<Vec<String>, RunnerError> {
+    let mut left_out: Vec<String> = cells.iter().filter_map(|cell| live::without_kernel(cell)).collect();
+    left_out.sort_unstable();
+    left_out.dedup();
+    let first = cells.first().map(|cell| cell.labels.clone()).unwrap_or_default();
+    cells.retain(|cell| live::without_kernel(cell).is_none());
+    if cells.is_empty() {
+        return Err(RunnerError::NotLive { labels: first, reason: "no kernel has its law of congestion control" });
+    }
+    Ok(left_out)
 }
 
 fn chosen<'a>(plan: &'a Plan, only: &[(String, String)]) -> Result<Vec<&'a Cell>, RunnerError> {

@@ -12,13 +12,14 @@ use nearlight_codec::{CodecKind, Size};
 use nearlight_emulate::{
     Layer, Link, LinkOptions, Means, Report, Wanted, ask_to_end, end_with_this_thread, machine_time,
 };
-use nearlight_lab::live::{self, LiveLink, LiveNote, LiveRun};
+use nearlight_lab::live::{self, LiveBulk, LiveLink, LiveNote, LiveRun};
 use nearlight_lab::plan::{Encoder, Setting};
 use nearlight_lab::{Cell, Histogram, RunError, RunRecord};
 use nearlight_net::Link as Address;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 use serde::Deserialize;
 
+use super::bulk::{self, KernelLaw, Sender};
 use crate::stand_in::{StandIn, take_time};
 
 /// Size of the model's pictures, which are never displayed: small, so that drawing and converting them costs almost nothing.
@@ -43,14 +44,17 @@ impl Live {
     }
 
     pub(super) fn run(&self, cell: &Cell, seed: u64) -> Result<RunRecord, RunError> {
-        self.run_once(cell, seed).map_err(|error| RunError::Live(crate::in_words(&error)))
+        let done = if cell.media.is_empty() { self.run_bulk(cell, seed) } else { self.run_once(cell, seed) };
+        done.map_err(|error| RunError::Live(crate::in_words(&error)))
     }
 
     fn run_once(&self, cell: &Cell, seed: u64) -> anyhow::Result<RunRecord> {
         let zero = machine_time();
-        let law = cell.system.reliable;
-        let command = law
-            .map_or_else(|| self.serve(cell, seed, zero), |law| self.serve_tcp(cell, (seed, zero), &law.to_string()))?;
+        let law = cell.system.reliable.map(|law| KernelLaw::of(&law)).transpose()?;
+        let command = match &law {
+            Some(law) => self.serve_tcp(cell, (seed, zero), law.name())?,
+            None => self.serve(cell, seed, zero)?,
+        };
         let mut server = Process::start(command, "the server")?;
         let door = server.first_line()?;
         let [down, up] = live::paths(cell, seed)?;
@@ -116,6 +120,59 @@ impl Live {
             note: note(&after),
         };
         Ok(live::record(&live)?)
+    }
+
+    /// One transfer of the kernel's TCP from this process to one behind the link.
+    fn run_bulk(&self, cell: &Cell, seed: u64) -> anyhow::Result<RunRecord> {
+        let law = KernelLaw::of(&live::law_of(cell).context("the cell has no transfer")?)?;
+        let [down, up] = live::paths(cell, seed)?;
+        let [down_seed, up_seed] = live::path_seeds(seed);
+        // With other means a gateway or a relay would terminate the connection before the link.
+        let wanted = Wanted::Only(Means::Root);
+        let seeds = [up_seed, down_seed];
+        let link = Link::open(&LinkOptions { up, down, seeds, layer: Layer::Ip, wanted, service: None })?;
+        self.announced.call_once(|| announce(&link));
+        let sender = Sender::start(law.name())?;
+        let received = self.receive_bulk(cell, &link, sender.port);
+        let (received, before, after) = match received {
+            Ok(received) => received,
+            Err(error) => {
+                sender.give_up();
+                return Err(error);
+            }
+        };
+        sender.finish()?;
+        Ok(live::record_bulk(&LiveBulk { cell, seed, received, link: moved(&before, &after), note: note(&after) }))
+    }
+
+    /// What a receiver behind the link counted, and the link's own counts when the measured time began and ended.
+    fn receive_bulk(&self, cell: &Cell, link: &Link, port: u16) -> anyhow::Result<(Vec<(Time, u64)>, Report, Report)> {
+        let setting = &cell.setting;
+        let counted = self.scratch.join("received.txt");
+        let (mut command, words) = self.command("receiver")?;
+        let output = fs::File::create(&counted).with_context(|| format!("cannot write `{}`", counted.display()))?;
+        command
+            .args(["lab", "bulk-receive", &format!("{}:{port}", link.host())])
+            .args(["--seconds", &setting.duration.as_secs_f64().to_string()])
+            .args(["--sample", &setting.sample.as_secs_f64().to_string()])
+            .stdout(output);
+        link.enter(&mut command);
+        let mut receiver = Process::start((command, words), "the receiver")?;
+        let origin = machine_time() - Span::from_secs_f64(link.report().seconds);
+        let mut wait = |until: Span| -> anyhow::Result<Report> {
+            loop {
+                let left = until - (machine_time() - origin);
+                if left <= Span::ZERO {
+                    return Ok(link.report());
+                }
+                receiver.check()?;
+                take_time(left.min(STEP));
+            }
+        };
+        let (before, after) = (wait(setting.warm_up)?, wait(setting.duration)?);
+        receiver.finish()?;
+        let words = fs::read_to_string(&counted).with_context(|| format!("cannot read `{}`", counted.display()))?;
+        Ok((bulk::counts(&words, origin)?, before, after))
     }
 
     /// A command for this program, and the file that receives its standard error.
