@@ -3,6 +3,7 @@
 mod bulk;
 mod distortion;
 mod live;
+mod merge;
 mod table;
 mod tcp;
 
@@ -15,7 +16,7 @@ use clap::{Args, Subcommand};
 use nearlight_fec::bench::Row;
 use nearlight_fec::policy::POLICIES;
 use nearlight_fec_peers::Row as PeerRow;
-use nearlight_lab::{Options, Plan, Progress, RUNS_FILE, read_results, report, run_plan, run_plan_with};
+use nearlight_lab::{Options, Plan, Progress, RUNS_FILE, Shard, read_results, report, run_plan, run_plan_with};
 use nearlight_net::Clock;
 use nearlight_rate::PRESETS;
 use nearlight_report::samples::write_parquet;
@@ -24,6 +25,7 @@ use nearlight_units::{Span, Time};
 use self::bulk::BulkReceiveArguments;
 use self::distortion::DistortionArguments;
 use self::live::Live;
+use self::merge::MergeArguments;
 use self::table::table;
 use self::tcp::{TcpServeArguments, TcpViewArguments};
 
@@ -40,6 +42,8 @@ pub(crate) struct LabArguments {
 enum Command {
     /// Run a plan in virtual time, or in real time with --live
     Run(RunArguments),
+    /// Join the results of shards, made on one machine or several, as if one call had made them
+    Merge(MergeArguments),
     /// Write an HTML page with charts, tables and statistics of finished runs
     Report(ReportArguments),
     /// List plans and rate controllers
@@ -75,10 +79,13 @@ struct RunArguments {
     /// Run in real time over an emulated link: server and headless client as processes, or a bulk transfer of the kernel's TCP
     #[arg(long, conflicts_with = "threads")]
     live: bool,
+    /// Make only this part of the runs, such as 2/8: the second of eight. `nearlight lab merge` joins the parts
+    #[arg(long, value_name = "I/N", conflicts_with = "live")]
+    shard: Option<Shard>,
     /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
-    /// Folder for finished runs [default: results/PLAN, or results/PLAN-live with --live]. A later call continues an interrupted one
+    /// Folder for finished runs [default: results/PLAN, results/PLAN-live with --live, results/PLAN-shard-I-of-N with --shard]. A later call continues an interrupted one
     #[arg(long)]
     out: Option<PathBuf>,
     /// Number of parallel runs [default: the number of processors]
@@ -126,6 +133,7 @@ fn threads(text: &str) -> Result<usize, String> {
 pub(crate) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         Command::Run(arguments) => run_one(arguments),
+        Command::Merge(arguments) => merge::run(arguments),
         Command::Report(arguments) => write_reports(arguments),
         Command::List(arguments) => list(arguments),
         Command::FecBench(arguments) => fec_bench(arguments),
@@ -168,7 +176,11 @@ fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &arguments.traces {
         plan = plan.over_traces(folder)?;
     }
-    let name = if arguments.live { format!("{}-live", plan.name) } else { plan.name.clone() };
+    let name = match arguments.shard {
+        Some(shard) => format!("{}-shard-{}-of-{}", plan.name, shard.index(), shard.count()),
+        None if arguments.live => format!("{}-live", plan.name),
+        None => plan.name.clone(),
+    };
     let folder = arguments.out.clone().unwrap_or_else(|| Path::new("results").join(name));
     let options = Options {
         seeds: arguments.seeds,
@@ -177,6 +189,7 @@ fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         threads: if arguments.live { Some(1) } else { arguments.threads },
         live: arguments.live,
         program: None,
+        shard: arguments.shard,
     };
     let clock = Clock::start();
     let before = processor_time();
@@ -203,6 +216,9 @@ fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         println!("{}", serde_json::to_string(&outcome.summary).context("cannot write the figures")?);
     } else {
+        if let Some(shard) = arguments.shard {
+            println!("Shard {shard} alone: intervals and means are of its own runs.");
+        }
         print!("{}", table(&plan, &outcome.summary));
         println!("\nRuns are kept in {}.", folder.display());
     }

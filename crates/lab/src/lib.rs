@@ -24,7 +24,8 @@ pub use record::{
     FrameLossCounts, LinkRecord, MediaRecord, RivalRecord, RunRecord, ServiceRecord, SideRecord, WifiRecord,
 };
 pub use runner::{
-    Head, Options, Outcome, Progress, RUNS_FILE, RunCell, RunnerError, read_results, run_plan, run_plan_with,
+    Head, MergeError, Merged, Options, Outcome, Progress, RUNS_FILE, RunCell, RunnerError, Shard, ShardNote, merge,
+    read_results, run_plan, run_plan_with,
 };
 pub use summary::{CellSummary, Figure, FlowSummary, STAGE_METRICS, Summary, run_means, summarise};
 pub use world::{LONGEST_WAIT_OVER_TCP, RunError, run};

@@ -97,6 +97,10 @@ pub fn refusal(cell: &Cell) -> Option<&'static str> {
     let route = &media.route;
     let mut paths = cell.segments.iter().flat_map(|segment| [&segment.forward, &segment.feedback]);
     let reasons = [
+        (
+            cell.controller == crate::world::oracle::NAME,
+            "the oracle knows what the path will carry, and no real path tells",
+        ),
         (paths.any(|path| path.cells().next().is_some()), "its path leads through a Wi-Fi cell"),
         (!cell.flows.is_empty(), "it has competing flows, which run in virtual time only"),
         (!whole, "its session starts later, stops earlier or pauses; live it lasts from start to end"),

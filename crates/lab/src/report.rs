@@ -15,7 +15,7 @@ use self::metrics::METRICS;
 use crate::plan::{PublishedFigure, published_figure};
 use crate::record::RunRecord;
 use crate::runner::Head;
-use crate::summary::{CellSummary, run_means, summarise};
+use crate::summary::{CellSummary, OracleUtilities, run_means, summarise};
 
 pub use self::metrics::can_show;
 
@@ -67,13 +67,16 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
     }
     let mut sections = Vec::new();
     let mut summaries = Vec::new();
+    let oracle = OracleUtilities::of(runs);
     for (labels, by_name) in groups {
         let mut entries: Vec<Entry<'_>> = by_name
             .into_iter()
             .map(|(name, mut runs)| {
                 runs.sort_by_key(|run| run.seed);
                 let labels = runs[0].labels.clone();
-                Entry { name, summary: summarise(&labels, &runs), runs }
+                let mut summary = summarise(&labels, &runs);
+                oracle.add_share(&mut summary, &runs);
+                Entry { name, summary, runs }
             })
             .collect();
         entries.sort_by_cached_key(|entry| naturally(&entry.name));

@@ -1,21 +1,27 @@
 //! Runs a plan's cells on all cores, stores finished runs and resumes where it was stopped.
 
+mod merge;
+mod shard;
+mod store;
+
+pub use self::merge::{MergeError, Merged, merge};
+pub use self::shard::Shard;
+pub use self::store::{Head, RUNS_FILE, ShardNote, read_results};
+
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use nearlight_units::{Span, Time};
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::plan::{Cell, Plan, Published};
+use self::store::Store;
+use crate::plan::{Cell, Plan};
 use crate::record::RunRecord;
-use crate::summary::{Summary, summarise};
+use crate::summary::{OracleUtilities, Summary, summarise};
 use crate::world::{RunError, run};
-use crate::{COMMIT, digest, live};
+use crate::{COMMIT, live};
 
 /// How to run a plan.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +38,8 @@ pub struct Options {
     pub live: bool,
     /// The file whose contents tell one build from another; the running program's if None.
     pub program: Option<PathBuf>,
+    /// Only this part of the runs.
+    pub shard: Option<Shard>,
 }
 
 /// The results of a plan's runs.
@@ -52,6 +60,10 @@ pub enum RunnerError {
     NothingLeft { labels: String },
     #[error("cannot keep results in `{}`: {source}; give another folder with --out", folder.display())]
     Folder { folder: PathBuf, source: std::io::Error },
+    #[error("`{}` holds runs of shard {kept}, not of {wanted}; give each shard a folder of its own with --out", folder.display())]
+    OtherShard { folder: PathBuf, kept: Shard, wanted: Shard },
+    #[error("shard {shard} has no runs: there are {runs} in all; take no more shards than runs")]
+    EmptyShard { shard: Shard, runs: usize },
     #[error("cell {labels:?} cannot be run live: {reason}; run it in virtual time, or choose others with --only")]
     NotLive { labels: BTreeMap<String, String>, reason: &'static str },
     #[error("cell {labels:?}, seed {seed}: {why}")]
@@ -67,31 +79,8 @@ pub struct Progress {
     pub left: Span,
 }
 
-/// The first line of a results file: what made the runs that follow.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Head {
-    pub plan: String,
-    pub question: String,
-    pub notes: String,
-    pub published: Vec<Published>,
-    pub digest: u64,
-    pub commit: String,
-    /// Of the program itself: runs of another build are not mixed with these.
-    pub program: u64,
-    /// Over a real path.
-    #[serde(default)]
-    pub live: bool,
-}
-
-impl Head {
-    /// Whether runs under this head could have been made under the other: words, figures of others and the number of seeds may differ.
-    fn made(&self, other: &Self) -> bool {
-        let made_by = |head: &Self| (head.plan.clone(), head.digest, head.commit.clone(), head.program, head.live);
-        made_by(self) == made_by(other)
-    }
-}
-
 /// A run that is to be made.
+#[derive(Clone, Copy)]
 struct Job<'a> {
     cell: &'a Cell,
     seed: u64,
@@ -127,21 +116,29 @@ pub fn run_plan_with(
         return Err(RunnerError::NotLive { labels: cell.labels.clone(), reason });
     }
     let seeds = options.seeds.unwrap_or(plan.seeds).max(1);
-    let mut store = Store::open(plan, options)?;
-    let jobs: Vec<Job<'_>> = cells
-        .iter()
-        .flat_map(|cell| (1..=u64::from(seeds)).map(move |seed| Job { cell, seed }))
-        .filter(|job| !store.has(&job.cell.labels, job.seed))
-        .collect();
+    let all: Vec<Job<'_>> =
+        cells.iter().flat_map(|cell| (1..=u64::from(seeds)).map(move |seed| Job { cell, seed })).collect();
+    let wanted: Vec<Job<'_>> = match options.shard {
+        Some(shard) => shard.of(&all),
+        None => all.clone(),
+    };
+    if let (Some(shard), true) = (options.shard, wanted.is_empty()) {
+        return Err(RunnerError::EmptyShard { shard, runs: all.len() });
+    }
+    let mut store = Store::open(plan, options, wanted.len())?;
+    let jobs: Vec<Job<'_>> = wanted.iter().filter(|job| !store.has(&job.cell.labels, job.seed)).copied().collect();
     let simulated = jobs.iter().map(|job| job.cell.length()).fold(Span::ZERO, |sum, length| sum + length);
     work(&jobs, options, run, clock, &mut store, report)?;
+    store.finish()?;
     let mut summaries = Vec::new();
     let mut runs = Vec::new();
-    for cell in &cells {
-        let of_cell: Vec<&RunRecord> =
-            (1..=u64::from(seeds)).filter_map(|seed| store.get(&cell.labels, seed)).collect();
-        summaries.push(summarise(&cell.labels, &of_cell));
-        runs.extend(of_cell.into_iter().cloned());
+    let oracle = OracleUtilities::of(wanted.iter().filter_map(|job| store.get(&job.cell.labels, job.seed)));
+    for of_cell in wanted.chunk_by(|job, next| std::ptr::eq(job.cell, next.cell)) {
+        let records: Vec<&RunRecord> = of_cell.iter().filter_map(|job| store.get(&job.cell.labels, job.seed)).collect();
+        let mut summary = summarise(&of_cell[0].cell.labels, &records);
+        oracle.add_share(&mut summary, &records);
+        summaries.push(summary);
+        runs.extend(records.into_iter().cloned());
     }
     let live = live::worst(&runs);
     let summary = Summary { plan: plan.name.clone(), commit: COMMIT.to_owned(), seeds, live, cells: summaries };
@@ -230,89 +227,4 @@ fn work(
         }
         Ok(())
     })
-}
-
-/// Finished runs by their labels and seed.
-type Runs = BTreeMap<(BTreeMap<String, String>, u64), RunRecord>;
-
-/// Finished runs, in memory and in a folder.
-struct Store {
-    folder: PathBuf,
-    file: Option<File>,
-    runs: Runs,
-}
-
-/// The results file in a results folder.
-pub const RUNS_FILE: &str = "runs.jsonl";
-
-impl Store {
-    fn open(plan: &Plan, options: &Options) -> Result<Self, RunnerError> {
-        let Some(folder) = options.folder.as_deref() else {
-            return Ok(Self { folder: PathBuf::new(), file: None, runs: BTreeMap::new() });
-        };
-        let refused = |source| RunnerError::Folder { folder: folder.to_owned(), source };
-        fs::create_dir_all(folder).map_err(refused)?;
-        let program = options.program.clone().map_or_else(std::env::current_exe, Ok);
-        let program = program.and_then(fs::read).map_or(0, |bytes| digest::Digest::of(&bytes).value());
-        let head = Head {
-            plan: plan.name.clone(),
-            question: plan.question.clone(),
-            notes: plan.notes.clone(),
-            published: plan.published.clone(),
-            digest: plan.digest,
-            commit: COMMIT.to_owned(),
-            program,
-            live: options.live,
-        };
-        let path = folder.join(RUNS_FILE);
-        let runs = read_runs(&path, &head).unwrap_or_default();
-        // Written anew: a line that was cut off by the end of a call must not swallow the next one.
-        let temporary = folder.join("runs.jsonl.new");
-        let mut file = File::create(&temporary).map_err(refused)?;
-        write_line(&mut file, &head).map_err(refused)?;
-        for run in runs.values() {
-            write_line(&mut file, run).map_err(refused)?;
-        }
-        drop(file);
-        fs::rename(&temporary, &path).map_err(refused)?;
-        let file = OpenOptions::new().append(true).open(&path).map_err(refused)?;
-        Ok(Self { folder: folder.to_owned(), file: Some(file), runs })
-    }
-
-    fn has(&self, labels: &BTreeMap<String, String>, seed: u64) -> bool {
-        self.get(labels, seed).is_some()
-    }
-
-    fn get(&self, labels: &BTreeMap<String, String>, seed: u64) -> Option<&RunRecord> {
-        self.runs.get(&(labels.clone(), seed))
-    }
-
-    fn add(&mut self, run: RunRecord) -> Result<(), RunnerError> {
-        if let Some(file) = &mut self.file {
-            write_line(file, &run).map_err(|source| RunnerError::Folder { folder: self.folder.clone(), source })?;
-        }
-        self.runs.insert((run.labels.clone(), run.seed), run);
-        Ok(())
-    }
-}
-
-fn write_line(file: &mut File, value: &impl Serialize) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(value)?;
-    line.push(b'\n');
-    file.write_all(&line)
-}
-
-/// What an earlier call has left, if the same program ran the same plan.
-fn read_runs(path: &Path, head: &Head) -> Option<Runs> {
-    let (first, runs) = read_results(path)?;
-    first.made(head).then(|| runs.into_iter().map(|run| ((run.labels.clone(), run.seed), run)).collect())
-}
-
-/// The finished runs of a results file, and what made them; none where it is not one. A truncated line is skipped.
-#[must_use]
-pub fn read_results(path: &Path) -> Option<(Head, Vec<RunRecord>)> {
-    let mut lines = BufReader::new(File::open(path).ok()?).lines();
-    let head = serde_json::from_str(&lines.next()?.ok()?).ok()?;
-    let runs = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
-    Some((head, runs.collect()))
 }

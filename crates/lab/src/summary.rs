@@ -1,8 +1,11 @@
 //! From runs to figures: what `lab run --json` prints.
 
+mod beside_oracle;
 mod flows_alone;
 mod playback;
 pub(crate) mod wifi;
+
+pub(crate) use self::beside_oracle::OracleUtilities;
 
 use std::collections::BTreeMap;
 
@@ -364,6 +367,14 @@ fn of_service(media: &MediaRecord, take: Take<'_>) {
     }
     let never = media.captured.saturating_sub(media.frame_latency.count());
     take("frame_latency_all_ms", Samples::CountedOf(media.frame_latency.clone(), MILLISECONDS, never));
+}
+
+/// Of a run's first session.
+fn run_utility(run: &RunRecord) -> Option<f64> {
+    let media = run.media.first()?;
+    let ServiceRecord { quality, stalls, stalled, watched, .. } = media.service?;
+    let ratio = StallCounts { stalls, stalled, watched, longest: Span::ZERO }.ratio()?;
+    Some(utility(quality, media.captured, ratio))
 }
 
 /// Media over capacity, where something limits a direction that carries media.

@@ -2,7 +2,7 @@
 
 mod support;
 
-use nearlight_lab::{Options, Plan, RUNS_FILE, run, run_plan};
+use nearlight_lab::{MergeError, Options, Plan, RUNS_FILE, RunnerError, Shard, merge, run, run_plan};
 use nearlight_units::{Span, Time};
 use support::{Folder, outcome, parse, refusal};
 
@@ -254,4 +254,82 @@ fn runs_on_a_trace_start_where_their_seed_says_and_wrap_round() {
     let [first, second] = [1, 2].map(|seed| capacities(&pinned, 0, seed)[0].clone());
     assert_eq!((first[0], first[18]), (60_000, 9_000), "{first:?}");
     assert_eq!(first, second);
+}
+
+#[test]
+fn merged_shards_equal_one_call_byte_for_byte() {
+    let plan = plan(SMALL);
+    let folder = Folder::new("shards");
+    let at = |name: &str| folder.0.join(name);
+    let run_into = |name: &str, shard: Option<Shard>, threads| {
+        let options = Options { folder: Some(at(name)), threads: Some(threads), shard, ..Options::default() };
+        run_plan(&plan, &options, &|| Time::ZERO, &mut |_| {})
+    };
+    let shard = |index| Shard::new(index, 3);
+    let bytes = |name: &str| std::fs::read(at(name).join(RUNS_FILE)).expect("results");
+    run_into("whole", None, 2).expect("runs");
+    for index in 1..=2 {
+        run_into(&format!("{index}"), shard(index), 1).expect("runs");
+    }
+    let parts = |names: &[&str]| names.iter().map(|name| at(name)).collect::<Vec<_>>();
+
+    let missing = merge(&parts(&["1", "2"]), &at("early"), false).expect_err("a shard is missing");
+    assert!(matches!(&missing, MergeError::Missing { missing, count: 3 } if missing == &[3]), "{missing}");
+    assert!(!at("early").exists());
+    merge(&parts(&["1", "2"]), &at("early"), true).expect("a part");
+
+    let other = run_into("2", shard(3), 1).expect_err("another shard's folder");
+    assert!(matches!(other, RunnerError::OtherShard { .. }), "{other}");
+    let none = run_into("4", Shard::new(9, 9), 1).expect_err("eight runs");
+    assert!(matches!(none, RunnerError::EmptyShard { runs: 8, .. }), "{none}");
+
+    // The last shard was interrupted after its first run, and then continued.
+    run_into("3", shard(3), 2).expect("runs");
+    let text = String::from_utf8(bytes("3")).expect("text");
+    let cut: Vec<&str> = text.lines().take(2).collect();
+    std::fs::write(at("3").join(RUNS_FILE), cut.join("\n")).expect("a cut file");
+    let unfinished = merge(&parts(&["1", "2", "3"]), &at("merged"), false).expect_err("a run is missing");
+    assert!(matches!(unfinished, MergeError::Unfinished { done: 1, runs: 2, .. }), "{unfinished}");
+    run_into("3", shard(3), 1).expect("runs");
+    let merged = merge(&parts(&["3", "1", "2"]), &at("merged"), false).expect("all shards");
+    assert_eq!(merged.runs, 8);
+    assert!(bytes("merged") == bytes("whole"));
+    // What was joined early is no obstacle.
+    merge(&parts(&["3", "2"]), &at("early"), true).expect("the rest");
+    assert!(bytes("early") == bytes("whole"));
+    // Nothing is left to do for one call, and its figures are those of a call without shards.
+    let again = run_into("merged", None, 1).expect("figures");
+    assert_eq!(again.simulated, Span::ZERO);
+    let figures = serde_json::to_string(&again.summary).expect("plain figures");
+    assert_eq!(figures, json(&plan, &Options::default()));
+}
+
+#[test]
+fn results_that_do_not_belong_together_are_not_merged() {
+    let folder = Folder::new("strange-shards");
+    let run_into = |text: &str, name: &str, index| {
+        let options = Options {
+            folder: Some(folder.0.join(name)),
+            seeds: Some(1),
+            only: vec![("rate".to_owned(), "10mbit".to_owned())],
+            shard: Shard::new(index, 2),
+            ..Options::default()
+        };
+        run_plan(&plan(text), &options, &|| Time::ZERO, &mut |_| {}).expect("runs");
+        folder.0.join(name)
+    };
+    let first = run_into(SMALL, "1", 1);
+    let changed = run_into(&SMALL.replace("queue=50ms", "queue=60ms"), "2", 2);
+    let out = folder.0.join("out");
+    let different = merge(&[first.clone(), changed], &out, false).expect_err("another plan");
+    assert!(different.to_string().contains("the plan was changed"), "{different}");
+    let empty = merge(&[first.clone(), folder.0.join("nowhere")], &out, false).expect_err("nothing there");
+    assert!(matches!(empty, MergeError::NoResults(_)), "{empty}");
+    let copy = folder.0.join("copy");
+    std::fs::create_dir_all(&copy).expect("a folder");
+    let text = std::fs::read_to_string(first.join(RUNS_FILE)).expect("results");
+    assert!(text.contains("\"captured\":1"));
+    std::fs::write(copy.join(RUNS_FILE), text.replacen("\"captured\":1", "\"captured\":2", 1)).expect("a changed file");
+    let contradiction = merge(&[first, copy], &out, true).expect_err("figures that differ");
+    assert!(matches!(contradiction, MergeError::Contradiction { .. }), "{contradiction}");
 }

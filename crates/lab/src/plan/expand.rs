@@ -26,6 +26,7 @@ use super::{
     Cell, Flow, Kind, MediaSession, Plan, PlanError, Published, Recovery, Route, Segment, Setting, System, Transport,
 };
 use crate::digest::Digest;
+use crate::world::oracle;
 
 /// More cells than this are a slip.
 const MOST_CELLS: usize = 20_000;
@@ -132,6 +133,11 @@ impl Expanded {
                     flows: flows.clone(),
                     traffic: None,
                 };
+                if cell.controller == oracle::NAME
+                    && let Some(why) = oracle::refusal(&cell)
+                {
+                    return Err(place.error(at, why));
+                }
                 if index == 0 {
                     check_cells(place, place_of(path.forward.as_ref(), path_at), &cell)?;
                 }
@@ -252,21 +258,24 @@ struct Named {
 /// Each system of the case: those that it names, or its controllers as they are. Flows without sessions have nothing to control.
 fn systems(place: &Text<'_>, body: &Body, setting: &Setting) -> Result<Vec<Named>, PlanError> {
     if let Some(media) = body.media.as_ref().filter(|media| media.as_ref().is_empty()) {
-        if body.controllers.is_some() || body.system.is_some() {
-            let what = "there are no sessions (`media = []`), so that there is nothing to control; leave `controllers` and `system` out";
+        if body.controllers.is_some() || body.system.is_some() || body.oracle == Some(true) {
+            let what = "there are no sessions (`media = []`), so that there is nothing to control; leave `controllers`, `system` and \
+                        `oracle` out";
             return Err(place.error(media.span().start, what));
         }
         let (controller, system) = (String::new(), System::plain(setting));
         return Ok(vec![Named { controller, system, labels: Vec::new(), at: None }]);
     }
+    let plain = |name: String| Named {
+        controller: name.clone(),
+        system: System::plain(setting),
+        labels: vec![("controller".to_owned(), name)],
+        at: None,
+    };
+    let oracle = (body.oracle == Some(true)).then(|| plain(oracle::NAME.to_owned()));
     let Some(parts) = &body.system else {
-        let plain = |name: String| Named {
-            controller: name.clone(),
-            system: System::plain(setting),
-            labels: vec![("controller".to_owned(), name)],
-            at: None,
-        };
-        return Ok(controllers(place, body.controllers.as_ref())?.into_iter().map(plain).collect());
+        let named = controllers(place, body.controllers.as_ref())?;
+        return Ok(named.into_iter().map(plain).chain(oracle).collect());
     };
     if parts.as_ref().is_empty() {
         let what = "`system` is empty, so that there is nothing to run; add one with [[all.system]], or leave it out for `controllers`";
@@ -277,7 +286,7 @@ fn systems(place: &Text<'_>, body: &Body, setting: &Setting) -> Result<Vec<Named
         let (system, labels) = system(part.as_ref()).map_err(|what| place.error(at, what))?;
         Ok(Named { controller: part.as_ref().controller.clone(), system, labels, at: Some(at) })
     };
-    parts.as_ref().iter().map(one).collect()
+    parts.as_ref().iter().map(one).chain(oracle.map(Ok)).collect()
 }
 
 fn controllers(place: &Text<'_>, wanted: Option<&Spanned<Controllers>>) -> Result<Vec<String>, PlanError> {

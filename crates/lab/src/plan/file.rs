@@ -61,6 +61,7 @@ settings! {
         warm_up: Spanned<Length>,
         sample: Spanned<Length>,
         controllers: Spanned<Controllers>,
+        oracle: bool,
         own_rates: Spanned<Vec<String>>,
         pacing: Spanned<String>,
         fec: Spanned<String>,

@@ -92,6 +92,12 @@ pub(super) fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Settin
 }
 
 pub(super) fn known_controller(place: &Text<'_>, at: usize, name: &str) -> Result<(), PlanError> {
+    if name == crate::world::oracle::NAME {
+        return Err(place.error(
+            at,
+            "the oracle is no controller that could be deployed; write `oracle = true` beside `controllers`",
+        ));
+    }
     Preset::named(name).map(|_| ()).map_err(|error| place.error(at, error.to_string()))
 }
 

@@ -62,9 +62,10 @@ impl Metric {
 }
 
 /// What serves the user comes first.
-pub(super) const METRICS: [Metric; 61] = [
+pub(super) const METRICS: [Metric; 62] = [
     metric("in_time_ratio", "shown in time", "of all captures", Better::Higher, 4).counts_all(),
     metric("utility", "utility", "−1 to 1", Better::Higher, 3).counts_all(),
+    metric("oracle_share", "share of the oracle's", "of its utility", Better::Higher, 3).counts_all(),
     metric("stall_ratio", "time in stalls", "", Better::Lower, 4).counts_all(),
     metric("stalls_per_minute", "stalls", "per minute", Better::Lower, 2).counts_all(),
     Metric {

@@ -5,6 +5,7 @@ mod carrier;
 mod links;
 mod media;
 mod network;
+pub(crate) mod oracle;
 mod reliable;
 mod rival;
 mod sent_frames;
@@ -100,6 +101,9 @@ struct World<'a> {
 pub fn run(cell: &Cell, seed: u64) -> Result<RunRecord, RunError> {
     if let Some(traffic) = &cell.traffic {
         return run_traffic(cell, traffic, seed);
+    }
+    if cell.controller == oracle::NAME {
+        return oracle::run(cell, seed);
     }
     let mut world = World::new(cell, seed)?;
     world.run();

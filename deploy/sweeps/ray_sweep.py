@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Runs a plan of the lab on a Ray cluster and joins the results, as if one machine had made them.
+
+    python3 deploy/sweeps/ray_sweep.py plans/vrcc-stable.toml --shards 64 -- --seeds 100
+    python3 deploy/sweeps/ray_sweep.py PLAN --shards 64 --address ray://head:10001 --file traces
+
+Everything after `--` is passed to `nearlight lab run`. The program and the plan are shipped to the nodes, with the files and folders that
+--file names; nothing needs to be installed there but Ray, and no file system is shared. A task is one shard in one thread. When a node is
+lost, Ray starts its tasks again elsewhere. A finished shard is written here at once: after Ctrl-C, the same call continues with the rest.
+"""
+
+import argparse
+import gzip
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import ray
+
+# A task is retried on another node as often as this before the sweep fails.
+RETRIES = 10
+
+
+@ray.remote(num_cpus=1, max_retries=RETRIES)
+def run_shard(plan, shard, options):
+    """One shard's results file, compressed. The working directory is what `ship` has put together."""
+    folder = tempfile.mkdtemp(prefix="nearlight-shard-")
+    try:
+        command = ["./nearlight", "lab", "run", plan, "--shard", shard, "--threads", "1", "--out", folder, *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            # A plan that is wrong is wrong on every node: the text is the result, so that Ray does not try again.
+            return shard, None, done.stderr.strip()
+        return shard, gzip.compress(pathlib.Path(folder, "runs.jsonl").read_bytes()), ""
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def ship(program, plan, files):
+    """A folder with everything that a task reads."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="nearlight-sweep-"))
+    shutil.copy2(program, folder / "nearlight")
+    shutil.copy2(plan, folder / plan.name)
+    for file in files:
+        target = folder / file
+        if file.is_absolute() or ".." in file.parts:
+            sys.exit(f"`{file}` is not below the working directory: name it relative to here, as the plan does")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_dir():
+            shutil.copytree(file, target)
+        else:
+            shutil.copy2(file, target)
+    return folder
+
+
+def arguments():
+    mine, passed_on = sys.argv[1:], []
+    if "--" in mine:
+        at = mine.index("--")
+        mine, passed_on = mine[:at], mine[at + 1 :]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("plan", type=pathlib.Path)
+    parser.add_argument("--shards", type=int, required=True, help="number of tasks; several for each processor")
+    parser.add_argument("--address", help="the cluster's address; one on this machine if not given")
+    parser.add_argument("--program", type=pathlib.Path, default=pathlib.Path("target/release/nearlight"))
+    parser.add_argument("--file", type=pathlib.Path, action="append", default=[], help="a file or folder that the plan reads; repeatable")
+    parser.add_argument("--out", type=pathlib.Path, help="folder for the joined results [default: results/PLAN]")
+    chosen = parser.parse_args(mine)
+    if chosen.shards < 1:
+        parser.error("--shards is 1 or more")
+    for needed in (chosen.plan, chosen.program):
+        if not needed.is_file():
+            parser.error(f"there is no file `{needed}`")
+    chosen.options = passed_on
+    return chosen
+
+
+def sweep(chosen):
+    out = chosen.out or pathlib.Path("results") / chosen.plan.stem
+    # The options belong to the name: shards of other runs are not continued as shards of these.
+    kept = pathlib.Path(f"{out}-shards-{chosen.shards}")
+    kept.mkdir(parents=True, exist_ok=True)
+    note = kept / "options"
+    options = "\n".join([str(chosen.plan), str(chosen.program.stat().st_mtime_ns), *chosen.options])
+    if note.exists() and note.read_text() != options:
+        sys.exit(f"`{kept}` holds shards of other options, or of another build: remove it, or give another --out")
+    note.write_text(options)
+    folders = {f"{index}/{chosen.shards}": kept / str(index) for index in range(1, chosen.shards + 1)}
+    left = [shard for shard, folder in folders.items() if not (folder / "runs.jsonl").exists()]
+    shipped = ship(chosen.program, chosen.plan, chosen.file)
+    try:
+        ray.init(
+            address=chosen.address,
+            runtime_env={"working_dir": str(shipped)},
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+        waiting = [run_shard.remote(chosen.plan.name, shard, chosen.options) for shard in left]
+        done = len(folders) - len(left)
+        while waiting:
+            finished, waiting = ray.wait(waiting)
+            for shard, results, error in ray.get(finished):
+                if results is None:
+                    sys.exit(f"shard {shard}: {error}")
+                folder = folders[shard]
+                folder.mkdir(exist_ok=True)
+                partial = folder / "runs.jsonl.new"
+                partial.write_bytes(gzip.decompress(results))
+                os.replace(partial, folder / "runs.jsonl")
+                done += 1
+                print(f"{done} of {len(folders)} shards", file=sys.stderr, flush=True)
+    finally:
+        ray.shutdown()
+        shutil.rmtree(shipped, ignore_errors=True)
+    merge = [str(chosen.program), "lab", "merge", "--out", str(out), *map(str, folders.values())]
+    return subprocess.run(merge, check=False).returncode
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(sweep(arguments()))
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same call continues with the missing shards")
