@@ -83,7 +83,7 @@ pub(crate) fn run_plan(
         )));
     }
     let plan = py.detach(|| read(&file, text, traces.as_deref()))?;
-    let options = Options { seeds, only, folder, threads, live: false, program: Some(program) };
+    let options = Options { seeds, only, folder, threads, live: false, program: Some(program), shard: None };
     let (stop, reports) = (Arc::new(AtomicBool::new(false)), channel());
     let (sender, reports) = reports;
     let (done, outcome) = channel();
