@@ -199,7 +199,8 @@ mod tests {
         assert_eq!(convert(Samples::Short(&[1, 2, 3]), 2), Err(PortionError::Incomplete));
         assert_eq!(convert(Samples::Short(&[]), 0), Err(PortionError::Channels(0)));
         assert_eq!(convert(Samples::Float(&[0.0; 6]), 6), Err(PortionError::Channels(6)));
-        assert_eq!(convert(Samples::Float(&[0.0; MOST_FRAMES + 1]), 1), Err(PortionError::TooLong(MOST_FRAMES + 1)));
+        let long = vec![0.0; MOST_FRAMES + 1];
+        assert_eq!(convert(Samples::Float(&long), 1), Err(PortionError::TooLong(MOST_FRAMES + 1)));
         let odd = Portion { samples: Samples::Float(&[]), channels: 1, rate: 7_999 };
         assert_eq!(converter.convert(&odd).map(<[f32]>::to_vec), Err(PortionError::Rate(7_999)));
     }
