@@ -66,3 +66,10 @@ fi
 
 printf '\n== Ethernet frames and UDP between two network namespaces\n'
 scripts/bench-ethernet.sh
+
+printf '\n== OpenUVR, one optimisation after another\n'
+if [ "$(id -u)" = 0 ]; then
+  "$nearlight" lab ladder
+else
+  echo "needs root for network namespaces; left out" >&2
+fi

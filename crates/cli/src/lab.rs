@@ -2,6 +2,7 @@
 
 mod bulk;
 mod distortion;
+mod ladder;
 mod live;
 mod merge;
 mod table;
@@ -24,6 +25,7 @@ use nearlight_units::{Span, Time};
 
 use self::bulk::BulkReceiveArguments;
 use self::distortion::DistortionArguments;
+use self::ladder::LadderArguments;
 use self::live::Live;
 use self::merge::MergeArguments;
 use self::table::table;
@@ -52,6 +54,8 @@ enum Command {
     FecBench(FecBenchArguments),
     /// Show the distortion caused by encoding and by lost frames at each rate, and Nebula's model of it
     Distortion(DistortionArguments),
+    /// Measure OpenUVR's optimisations one after another, from a finished picture to a decoded one
+    Ladder(LadderArguments),
     /// For `run --live`: frames over TCP, the server's end
     #[command(hide = true)]
     TcpServe(TcpServeArguments),
@@ -138,6 +142,7 @@ pub(crate) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         Command::List(arguments) => list(arguments),
         Command::FecBench(arguments) => fec_bench(arguments),
         Command::Distortion(arguments) => distortion::run(arguments),
+        Command::Ladder(arguments) => ladder::ladder(arguments),
         Command::TcpServe(arguments) => tcp::serve(arguments),
         Command::TcpView(arguments) => tcp::view(arguments),
         Command::BulkReceive(arguments) => bulk::receive(arguments),

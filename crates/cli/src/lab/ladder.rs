@@ -1,0 +1,149 @@
+//! `nearlight lab ladder`.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Context as _;
+use clap::Args;
+use nearlight_codec::Size;
+use nearlight_ladder::{Figures, Ladder, Options, Rung, SizeReport, Step, draw, run};
+use nearlight_server::PictureSize;
+
+use crate::parse;
+
+const AFTER_HELP: &str = "\
+Each step is measured in turn, a second at a time, so that other load on the machine affects all of them alike; read differences of
+medians. Needs root and iproute2 for two network namespaces, and Xvfb for the first step. docs/results/openuvr.md says what each step is.";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub(super) struct LadderArguments {
+    /// Picture size; repeatable [default: 1920x1080 and 1280x720]
+    #[arg(long = "size", value_name = "SIZE", value_parser = size)]
+    sizes: Vec<Size>,
+    /// Frames per second
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..=240))]
+    fps: u16,
+    /// Turns of each step
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+    /// Frames of a turn
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    frames: u32,
+    /// Print the results as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Be the other process of the first step
+    #[arg(long, hide = true)]
+    draw: bool,
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    match parse::picture_size(text)? {
+        PictureSize::Fixed { width, height } => Ok(Size { width, height }),
+        PictureSize::Auto => Err("write a size such as 1280x720".into()),
+    }
+}
+
+pub(super) fn ladder(arguments: &LadderArguments) -> anyhow::Result<ExitCode> {
+    let (full, smaller) = (Size { width: 1_920, height: 1_080 }, Size { width: 1_280, height: 720 });
+    let sizes = if arguments.sizes.is_empty() { vec![full, smaller] } else { arguments.sizes.clone() };
+    if arguments.draw {
+        draw(sizes[0], arguments.fps)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let itself = std::env::current_exe().context("cannot find this command's own file")?;
+    let other = |size: Size, fps: u16| {
+        let mut command = Command::new(&itself);
+        let size = format!("{}x{}", size.width, size.height);
+        command.args(["lab", "ladder", "--draw", "--size", &size, "--fps", &fps.to_string()]);
+        command
+    };
+    let options = Options { sizes, fps: arguments.fps, rounds: arguments.rounds, frames: arguments.frames };
+    let ladder = run(&options, &other, &mut |words| eprintln!("nearlight: {words}"))?;
+    if arguments.json {
+        println!("{}", serde_json::to_string(&ladder)?);
+    } else {
+        print(&ladder);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(ladder: &Ladder) {
+    for report in &ladder.sizes {
+        print_size(report);
+    }
+    let [before, after] = ladder.published_total_ms;
+    println!("\nPublished in all: {before} ms before, {after} ms after.");
+}
+
+const fn name(step: Step) -> &'static str {
+    match step {
+        Step::OtherProcess => "another process, conversion, UDP",
+        Step::InProcess => "+ in process",
+        Step::NoConversion => "+ no conversion",
+        Step::Batched => "+ batched (GSO, GRO)",
+        Step::LinkLayer => "+ link layer",
+        Step::PeerToPeer => "+ peer to peer (virtual)",
+        Step::Feedback => "+ feedback",
+        Step::Synchronous => "+ synchronous",
+    }
+}
+
+fn print_size(report: &SizeReport) {
+    let SizeReport { width, height, fps, rate_mbps, packets, ssim_mean, ssim_worst, rungs, .. } = report;
+    println!(
+        "\n{width}x{height} at {fps} fps, {rate_mbps:.1} Mb/s, {packets} packets a frame; microseconds, median / 95th percentile"
+    );
+    println!(
+        "{:<33} {:>13} {:>13} {:>13} {:>13} {:>13} {:>6} {:>6} {:>11} {:>7} {:>23}",
+        "",
+        "host",
+        "encoder",
+        "network",
+        "device",
+        "total",
+        "copies",
+        "calls",
+        "CPU",
+        "missing",
+        "published difference"
+    );
+    for rung in rungs {
+        print_rung(rung);
+    }
+    if let (Some(mean), Some(worst)) = (ssim_mean, ssim_worst) {
+        println!("SSIM: mean {mean:.3}, worst {worst:.3}");
+    }
+}
+
+fn print_rung(rung: &Rung) {
+    let pair = |figures: &Option<Figures>| {
+        figures.as_ref().map_or("–".to_owned(), |figures| format!("{:.0} / {:.0}", figures.median, figures.p95))
+    };
+    let published = [
+        ("host", rung.published.host_us),
+        ("network", rung.published.network_us),
+        ("device", rung.published.device_us),
+    ];
+    let published: Vec<_> = published.iter().filter_map(|(name, us)| us.map(|us| format!("{name} {us:+.0}"))).collect();
+    if let Some(reason) = &rung.not_measured {
+        println!("{:<33} not measured: {reason}", name(rung.step));
+        return;
+    }
+    let calls = rung.host_calls.as_ref().map_or("–".to_owned(), |calls| format!("{:.0}", calls.median));
+    let cpu = [rung.host_cpu_us, rung.device_cpu_us].map(|us| us.map_or("–".to_owned(), |us| format!("{us:.0}")));
+    println!(
+        "{:<33} {:>13} {:>13} {:>13} {:>13} {:>13} {:>6} {:>6} {:>11} {:>7} {:>23}",
+        name(rung.step),
+        pair(&rung.host_us),
+        pair(&rung.encode_us),
+        pair(&rung.network_us),
+        pair(&rung.device_us),
+        pair(&rung.total_us),
+        rung.picture_copies,
+        calls,
+        cpu.join("+"),
+        rung.missing,
+        published.join(", "),
+    );
+}
