@@ -94,7 +94,10 @@ pub(crate) fn of_plan(error: &PlanError) -> PyErr {
 
 pub(crate) fn of_runner(error: &RunnerError) -> PyErr {
     let class = match error {
-        RunnerError::NothingLeft { .. } | RunnerError::NotLive { .. } => Class::Usage,
+        RunnerError::NothingLeft { .. }
+        | RunnerError::NotLive { .. }
+        | RunnerError::OtherShard { .. }
+        | RunnerError::EmptyShard { .. } => Class::Usage,
         RunnerError::Folder { .. } | RunnerError::Run { .. } => Class::Error,
     };
     class.because(error)
