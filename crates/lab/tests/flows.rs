@@ -62,6 +62,7 @@ fn flows_alone_have_their_figures_and_a_page() {
         commit: "none".to_owned(),
         program: 0,
         live: false,
+        shard: None,
     };
     let page = report::document(&head, &runs).to_html();
     for words in ["hera/buckets:4", "Fairness over time", "Delay against rate", "Packets arrive soonest with law"] {

@@ -73,6 +73,7 @@ fn players_show_what_the_link_allows_and_have_a_page() {
         commit: "none".to_owned(),
         program: 0,
         live: false,
+        shard: None,
     };
     let page = report::document(&head, &runs).to_html();
     for words in ["shows the best pictures", "average quality", "Stalls against bit rate", "91.2"] {

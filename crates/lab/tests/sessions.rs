@@ -145,6 +145,7 @@ fn who_sends_most_and_shows_little_in_time_is_neither_headed_nor_marked() {
         commit: String::new(),
         program: 0,
         live: false,
+        shard: None,
     };
     let html = report::document(&head, &runs).to_html();
     assert!(html.contains("scream-v2 serves the user best"), "the headline");

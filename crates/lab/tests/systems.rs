@@ -256,6 +256,7 @@ fn a_page_has_systems_side_by_side_and_published_figures_beside_ours() {
             commit: String::new(),
             program: 0,
             live: false,
+            shard: None,
         };
         report::document(&head, &runs).to_html()
     };

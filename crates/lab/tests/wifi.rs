@@ -225,6 +225,7 @@ fn page(plan: &Plan) -> String {
         commit: String::new(),
         program: 0,
         live: false,
+        shard: None,
     };
     report::document(&head, &runs).to_html()
 }
