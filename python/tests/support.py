@@ -20,6 +20,9 @@ WIDTH, HEIGHT = 320, 192
 #: However busy the machine is.
 LONG = 30.0
 
+# A shell's background job ignores Ctrl-C, and so would every program that the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def flat(colour: tuple[int, ...], width: int = WIDTH, height: int = HEIGHT) -> Any:
     """A picture of one colour."""

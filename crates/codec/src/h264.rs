@@ -247,14 +247,30 @@ pub struct H264Decoder {
     synchronised: bool,
     /// Accepts pictures for which the library reports a missing reference.
     conceals: bool,
+    /// The library has refused a frame since it was created.
+    damaged: bool,
 }
 
 impl H264Decoder {
     pub fn new() -> Result<Self, CodecError> {
+        Ok(Self { library: Self::new_library()?, synchronised: false, conceals: false, damaged: false })
+    }
+
+    fn new_library() -> Result<LibraryDecoder, CodecError> {
         // The wrapper's default has error concealment off and no threads.
-        let library = LibraryDecoder::with_api_config(OpenH264API::from_source(), LibraryDecoderConfig::new())
-            .map_err(|error| CodecError::Library { codec: CODEC, call: "create", reason: error.to_string() })?;
-        Ok(Self { library, synchronised: false, conceals: false })
+        LibraryDecoder::with_api_config(OpenH264API::from_source(), LibraryDecoderConfig::new())
+            .map_err(|error| CodecError::Library { codec: CODEC, call: "create", reason: error.to_string() })
+    }
+
+    /// What a damaged frame has left in the library can make it refuse an intact key frame with parameter sets of its own, which needs
+    /// nothing of what came before.
+    fn start_anew(&mut self) -> Result<(), CodecError> {
+        self.library = Self::new_library()?;
+        self.damaged = false;
+        if self.conceals {
+            self.conceals = library::conceal(&mut self.library);
+        }
+        Ok(())
     }
 }
 
@@ -272,9 +288,19 @@ impl Decoder for H264Decoder {
             return Err(bitstream::refused("a key frame must come first"));
         }
         self.synchronised &= !unit.picture;
-        let picture = library::decode(&mut self.library, bits, self.conceals)?;
-        self.synchronised |= unit.picture && picture.is_some();
-        Ok(picture)
+        if self.damaged && unit.key && unit.sequence.is_some() {
+            self.start_anew()?;
+        }
+        match library::decode(&mut self.library, bits, self.conceals) {
+            Ok(picture) => {
+                self.synchronised |= unit.picture && picture.is_some();
+                Ok(picture)
+            }
+            Err(error) => {
+                self.damaged = true;
+                Err(error)
+            }
+        }
     }
 
     fn set_concealing(&mut self) {

@@ -73,7 +73,7 @@ fn flows_alone_have_their_figures_and_a_page() {
 #[test]
 fn what_is_wrong_with_flows_alone_is_said() {
     for (from, to, words) in [
-        ("media = []", "media = []\n    controllers = [\"fixed\"]", "leave `controllers` and `system` out"),
+        ("media = []", "media = []\n    controllers = [\"fixed\"]", "leave `controllers`, `system` and `oracle` out"),
         ("\"copa\"]", "\"copah\"]", "no law of congestion control `copah`"),
         ("buckets:4", "buckets:5", "no parameter of Hera's"),
     ] {

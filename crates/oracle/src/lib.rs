@@ -147,7 +147,9 @@ impl<'a> Solver<'a> {
         let steps: Vec<Step> = frames.iter().enumerate().map(step).collect();
         // No backlog is ever larger: a frame is sent only if it is in time.
         let largest = steps.iter().map(|step| step.in_time).fold(1.0, f64::max);
-        Self { steps, choices, stall_after: stall_after.max(1), spacing: largest / (GRID - 1) as f64 }
+        // Never finer than a byte: on paths of so few bytes the schedule is exact.
+        let spacing = (largest / (GRID - 1) as f64).max(1.0);
+        Self { steps, choices, stall_after: stall_after.max(1), spacing }
     }
 
     fn last_layer(&self) -> Layer {

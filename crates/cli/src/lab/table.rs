@@ -49,12 +49,13 @@ const fn shown(name: &'static str, title: &'static str, decimals: usize, wanted:
 }
 
 /// JSON has all metrics; columns without a value in any cell are omitted.
-const COLUMNS: [Shown; 40] = {
+const COLUMNS: [Shown; 47] = {
     use Wanted::{Always, OfOthers, OfSystems, Published};
     [
         // What counts every captured frame comes first.
         shown("in_time_ratio", "in time", 4, Always),
         shown("utility", "utility", 3, Always),
+        shown("oracle_share", "of the oracle's", 3, Always),
         shown("stall_ratio", "stalled", 4, Always),
         Shown { of: Of::P95, ..shown("frame_latency_all_ms", "all 95 % ms", 1, Always) },
         shown("target_mbps", "target Mb/s", 1, Always),
@@ -93,6 +94,12 @@ const COLUMNS: [Shown; 40] = {
         shown("flows_delay_ms", "flows delay ms", 1, Always),
         shown("flows_jain", "Jain, 1 s", 3, Always),
         shown("flows_jain_whole", "Jain", 3, Always),
+        shown("playback_startup_s", "start-up s", 2, Always),
+        shown("playback_mbps", "played Mb/s", 2, Always),
+        shown("playback_switches", "switches", 1, Always),
+        shown("playback_stalls", "stalls", 2, Always),
+        shown("playback_quality", "quality", 1, Always),
+        shown("playback_jain", "Jain", 3, Always),
     ]
 };
 
