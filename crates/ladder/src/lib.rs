@@ -1,4 +1,4 @@
-//! OpenUVR's optimisations (RTSS 2021, table II) one after another, each as a switch whose effect is measured.
+//! OpenUVR's optimisations (RTAS 2021, table II) one after another, each as a switch whose effect is measured.
 //!
 //! A picture is finished in a program's memory; a device has it decoded. What lies between is built from the parts that the product is
 //! built from: conversion and codec (`codec`), Ethernet frames (`packet`), segmentation offload (`quinn-udp`). The steps differ in one thing

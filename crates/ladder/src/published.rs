@@ -1,4 +1,4 @@
-//! OpenUVR (RTSS 2021), table II and section V: differences in microseconds of mean latency, each optimisation on top of those before it.
+//! OpenUVR (RTAS 2021), table II and section V: differences in microseconds of mean latency, each optimisation on top of those before it.
 
 use serde::Serialize;
 

@@ -18,7 +18,7 @@ pub enum RecoveryPolicy {
     /// The client requests a key frame at once, and discards all frames before it: what ALVR's client does.
     Intra,
     /// The client leaves out what is not whole, decodes the frames after it, damaged as they are, and requests a key frame after each frame
-    /// until one comes: what OpenUVR does (RTSS 2021, section IV.B.3). Having made a key frame, the server ignores requests for so many
+    /// until one comes: what OpenUVR does (RTAS 2021, section IV.B.3). Having made a key frame, the server ignores requests for so many
     /// frames.
     OpenUvr { ignored_frames: u16 },
 }

@@ -17,7 +17,7 @@ pub enum LossRecovery {
     /// Skips frames that are not complete in time, hands out the following frames nevertheless, and requests a key frame after each frame
     /// until one arrives: what OpenUVR's device does.
     ///
-    /// OpenUVR, RTSS 2021, section IV.B.3, and its code (`receiving/src/raw.c`). Departures:
+    /// OpenUVR, RTAS 2021, section IV.B.3, and its code (`receiving/src/raw.c`). Departures:
     ///
     /// - A frame is dropped 3 ms after its loss shows: by a later packet, a newer frame, or silence. OpenUVR drops it after 3 ms of silence,
     ///   for its packets leave back to back, and drops the wrong one where packets of two frames meet: ours are numbered.

@@ -30,7 +30,7 @@ pub(super) struct Recovery {
 
 /// For how many frames after a key frame requests are ignored.
 ///
-/// OpenUVR, RTSS 2021, section IV.B.3, and its code (`sending/src/ffmpeg_cuda_encode.c`). Departures:
+/// OpenUVR, RTAS 2021, section IV.B.3, and its code (`sending/src/ffmpeg_cuda_encode.c`). Departures:
 ///
 /// - Any key frame begins the period, even one that was not requested; in OpenUVR only a requested one does.
 /// - The server sets its length; in OpenUVR each request does.
