@@ -2,8 +2,8 @@
 
 mod support;
 
-use nearlight_lab::{Head, report, run, run_means};
-use support::{Folder, parse, refusal};
+use nearlight_lab::{report, run, run_means};
+use support::{Folder, head, parse, refusal};
 
 const TEXT: &str = r#"
     question = "?"
@@ -53,18 +53,7 @@ fn flows_alone_have_their_figures_and_a_page() {
         of_law.map(|run| run_means(run)["flows_delay_ms"]).sum::<f64>()
     };
     assert!(delay("cubic") > delay("hera/buckets:4") && delay("copa") < delay("cubic"));
-    let head = Head {
-        plan: plan.name,
-        question: plan.question,
-        notes: plan.notes,
-        published: plan.published,
-        digest: plan.digest,
-        commit: "none".to_owned(),
-        program: 0,
-        live: false,
-        shard: None,
-    };
-    let page = report::document(&head, &runs).to_html();
+    let page = report::document(&head(&plan), &runs).to_html();
     for words in ["hera/buckets:4", "Fairness over time", "Delay against rate", "Packets arrive soonest with law"] {
         assert!(page.contains(words), "{words}");
     }

@@ -1,8 +1,11 @@
 //! Plans of players of adaptive streaming: what they show follows the link, and what is wrong with them is said.
 
+mod support;
+
 use std::path::Path;
 
-use nearlight_lab::{Head, Plan, PlanError, report, run, run_means};
+use nearlight_lab::{Plan, PlanError, report, run, run_means};
+use support::head;
 
 const TEXT: &str = r#"
     question = "?"
@@ -64,18 +67,7 @@ fn players_show_what_the_link_allows_and_have_a_page() {
         // Players that pause do not compete for all that they could get.
         assert!(!means.contains_key("flows_jain") && means.contains_key("flows_delay_ms"), "{means:?}");
     }
-    let head = Head {
-        plan: plan.name,
-        question: plan.question,
-        notes: plan.notes,
-        published: plan.published,
-        digest: plan.digest,
-        commit: "none".to_owned(),
-        program: 0,
-        live: false,
-        shard: None,
-    };
-    let page = report::document(&head, &runs).to_html();
+    let page = report::document(&head(&plan), &runs).to_html();
     for words in ["shows the best pictures", "average quality", "Stalls against bit rate", "91.2"] {
         assert!(page.contains(words), "{words}");
     }

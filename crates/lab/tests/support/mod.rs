@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nearlight_lab::{Options, Outcome, Plan, RunRecord, run, run_plan};
+use nearlight_lab::{Head, Options, Outcome, Plan, RunRecord, run, run_plan};
 use nearlight_units::Time;
 
 /// A plan that ships.
@@ -52,6 +52,21 @@ pub fn outcome(plan: &Plan, options: &Options) -> Outcome {
 
 pub fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("plain figures")
+}
+
+/// What a plan's results begin with, but for the build that made them.
+pub fn head(plan: &Plan) -> Head {
+    Head {
+        plan: plan.name.clone(),
+        question: plan.question.clone(),
+        notes: plan.notes.clone(),
+        published: plan.published.clone(),
+        digest: plan.digest,
+        commit: "none".to_owned(),
+        program: 0,
+        live: false,
+        shard: None,
+    }
 }
 
 /// A folder of a test's own, gone when the test is over. It does not exist yet.
