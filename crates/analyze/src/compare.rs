@@ -21,16 +21,16 @@ pub use disruption::{Disruption, Stalls};
 /// Why two captures cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    #[error("the sender's capture cannot be studied")]
+    #[error("the sender's capture cannot be analysed")]
     Sender(#[source] StudyError),
-    #[error("the receiver's capture cannot be studied")]
+    #[error("the receiver's capture cannot be analysed")]
     Receiver(#[source] StudyError),
     #[error(
         "no packet of the sender's capture is in the receiver's; take both at the same time, with at least 80 bytes of each packet"
     )]
     NothingInCommon,
     #[error(
-        "only {shared} of {of} packets are in both captures, which chance explains: give captures of one conversation, taken at the \
+        "only {shared} of {of} packets are in both captures, no more than by chance: use captures of one conversation, taken at the \
          same time"
     )]
     LittleInCommon { shared: usize, of: usize },

@@ -65,36 +65,35 @@ impl CaptureSummary {
     fn no_packets(&self) -> String {
         match self {
             Self { untimed: 1.., .. } => format!(
-                "its {} packets are stored without times (pcapng's simple packet blocks), which nothing can be concluded \
+                "its {} packets are stored without times (pcapng's simple packet blocks), so nothing can be concluded \
                  from; capture with a tool that stores times, as tcpdump and dumpcap do",
                 self.untimed
             ),
             Self { unplaced: 1.., .. } => format!(
-                "none of its {} packets has a time that can be, on an interface that is described; capture again",
+                "none of its {} packets has a valid time and a described interface; capture again",
                 self.unplaced
             ),
             Self { damage: Some(damage), .. } => {
                 format!("it is damaged at byte {}, before its first packet: {}", damage.offset, damage.reason)
             }
-            _ => "it holds no packets; capture on the interface that the stream crosses, while it runs".into(),
+            _ => "it contains no packets; capture on the interface that carries the stream, while it runs".into(),
         }
     }
 
     fn damaged(&self) -> Option<String> {
         let damage = self.damage.as_ref()?;
         let before = self.packets;
-        Some(format!("damaged at byte {}: {}; the {before} packets before are studied", damage.offset, damage.reason))
+        Some(format!("damaged at byte {}: {}; the {before} packets before are analysed", damage.offset, damage.reason))
     }
 
     fn disordered(&self) -> Option<String> {
         let (count, step) = (self.out_of_order, self.step_back_ms);
         let means = if step > CLOCK_SET_MS {
-            "the clock was set during the capture, and rates and intervals across it mean nothing"
+            "the clock was set during the capture, so rates and intervals across that time are meaningless"
         } else {
-            "they are studied in the order of their times"
+            "they are analysed in the order of their times"
         };
-        (count > 0)
-            .then(|| format!("packets out of order: {count}, of which the furthest goes back by {step:.3} ms; {means}"))
+        (count > 0).then(|| format!("packets out of order: {count}, by up to {step:.3} ms; {means}"))
     }
 
     fn twice(&self) -> Option<String> {

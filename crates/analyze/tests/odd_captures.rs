@@ -64,7 +64,7 @@ fn what_is_odd_is_reported() {
         (
             "the clock set back",
             file(&late(500, -3_000_000_000)),
-            &["out of order: 1,", "clock was set", "mean nothing"],
+            &["out of order: 1,", "clock was set", "are meaningless"],
         ),
         ("the clock set forward", file(&late(500, 3_000_000_000)), &[]),
         ("every packet twice", file(&twice(3_000)), &["every packet twice", "count twice"]),
@@ -134,7 +134,7 @@ fn why_there_is_nothing_to_study() {
     let tcp = format!("holds {count} TCP packets");
     for (name, file, expected) in [
         ("simple packet blocks", simple, &["its 3 packets are stored without times", "simple packet blocks"][..]),
-        ("nothing", pcap(&Form::default(), &[]), &["holds no packets"]),
+        ("nothing", pcap(&Form::default(), &[]), &["contains no packets"]),
         ("zeros", [pcap(&Form::default(), &[]), vec![0; 64]].concat(), &["damaged at byte 24", "zeros"]),
         ("TCP", raw(1, frames(|_, bytes| bytes[23] = 6)), &[tcp.as_str(), "no UDP"]),
         ("ICMP", raw(1, frames(|_, bytes| bytes[23] = 1)), &["is a UDP datagram", "the stream's own port"]),

@@ -86,7 +86,7 @@ pub(crate) fn guard_or<T>(work: impl FnOnce() -> Result<T, Fault>, failed: impl 
             let what = panic_words(panic.as_ref());
             failed(keep(Fault::new(
                 nl_status::Panic,
-                format!("a fault of libnearlight: {what}; close the server or viewer and report it"),
+                format!("internal error in libnearlight: {what}; close the server or viewer and report this"),
             )))
         }
     }

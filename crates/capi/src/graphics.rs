@@ -70,9 +70,7 @@ pub unsafe extern "C" fn nl_gl_open(
 ) -> nl_status {
     guard(|| {
         if gl.is_null() || !gl.is_aligned() {
-            return Err(Fault::argument(
-                "there is nowhere to write the reader to: pass the address of an nl_gl pointer",
-            ));
+            return Err(Fault::argument("the pointer for the reader is NULL: pass the address of an nl_gl pointer"));
         }
         // SAFETY: not null, aligned, and writable by contract.
         unsafe { gl.write(std::ptr::null_mut()) };

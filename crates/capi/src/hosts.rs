@@ -69,7 +69,7 @@ impl Entry {
         let mut lent = lock(&self.lent);
         let place = lent.planes.iter().position(|(known, _)| *known == id);
         let place = place.ok_or_else(|| {
-            Fault::argument(format!("no planes are lent under the number {id}: each is submitted or put back once"))
+            Fault::argument(format!("no planes with the number {id} are lent: submit or return each of them only once"))
         })?;
         Ok(lent.planes.swap_remove(place).1)
     }

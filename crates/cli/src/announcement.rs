@@ -52,7 +52,7 @@ impl Announcement {
         let mut output = io::stdout().lock();
         match writeln!(output, "{text}").and_then(|()| output.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(error).context("standard output does not take the link")
+                Err(error).context("cannot write the link to standard output")
             }
             _ => Ok(()),
         }
@@ -86,7 +86,7 @@ impl Announcement {
     fn words(&self) -> anyhow::Result<String> {
         // A phone or a headset reads the code, so it names an address that they can reach.
         let code = qr_code(&self.others.first().unwrap_or(&self.local).to_string())
-            .context("the link does not fit a QR code")?;
+            .context("the link is too long for a QR code")?;
         let named = self.links().enumerate().map(|(place, link)| match place {
             0 => format!("  Open   {link}"),
             _ => format!("  or, from another machine,   {link}"),

@@ -198,7 +198,7 @@ async fn network(findings: &mut Findings, clock: Clock, port: u16) {
         findings.good("network", "no address that other machines could reach: this machine only");
     } else {
         let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        findings.good("network", &format!("others reach this machine at {}", list.join(", ")));
+        findings.good("network", &format!("other machines reach this one at {}", list.join(", ")));
     }
     let trust = Trust::Certificate(identity.certificate_sha256());
     match self_test(&listener, trust, clock).await {

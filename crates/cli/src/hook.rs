@@ -119,7 +119,7 @@ fn token(text: &str) -> Result<String, String> {
 }
 
 fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
-    std::path::absolute(&path).with_context(|| format!("{} is no path", path.display()))
+    std::path::absolute(&path).with_context(|| format!("{} is not a path", path.display()))
 }
 
 impl HookArguments {
@@ -205,9 +205,9 @@ impl Watch {
                 let other = heard.streamed.filter(|other| *other != process && is_running(*other));
                 if other.is_none() {
                     heard.streamed = Some(process);
-                    eprintln!("nearlight: {name} shows {width}x{height} by {interface}");
+                    eprintln!("nearlight: {name} presents pictures of {width}x{height} through {interface}");
                 } else {
-                    eprintln!("nearlight: {name} shows pictures too; one process at a time is streamed");
+                    eprintln!("nearlight: {name} presents pictures as well; only one process at a time is streamed");
                 }
                 return Some(Answer { options: other.is_none().then(|| self.options.clone()), input: self.input });
             }
@@ -234,7 +234,10 @@ impl Watch {
         let waited = self.ended.wait_timeout_while(heard, SILENCE, waits);
         let (heard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         if timeout.timed_out() {
-            eprintln!("nearlight: {program} runs and has shown no picture by OpenGL or Vulkan yet{}", hint(&heard));
+            eprintln!(
+                "nearlight: {program} is running and has presented no picture through OpenGL or Vulkan yet{}",
+                hint(&heard)
+            );
         }
     }
 }
@@ -297,7 +300,7 @@ pub(crate) fn run(arguments: HookArguments) -> anyhow::Result<ExitCode> {
     let heard = watch.heard();
     if !heard.opened && !heard.failed {
         eprintln!(
-            "nearlight: {name} has ended and nothing was streamed: it showed no picture by OpenGL or Vulkan{}",
+            "nearlight: {name} has ended and nothing was streamed: it presented no picture through OpenGL or Vulkan{}",
             hint(&heard)
         );
     }

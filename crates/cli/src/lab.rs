@@ -130,7 +130,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 fn threads(text: &str) -> Result<usize, String> {
     let threads = text.parse().ok().filter(|threads| (1..=MOST_THREADS).contains(threads));
     threads.ok_or_else(|| {
-        format!("write a number of runs at a time from 1 to {MOST_THREADS}, or leave --threads out for one on each processor")
+        format!("write a number of parallel runs from 1 to {MOST_THREADS}, or omit --threads for one per processor")
     })
 }
 
@@ -228,7 +228,7 @@ fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         println!("\nRuns are kept in {}.", folder.display());
     }
     if !outcome.left_out.is_empty() {
-        eprintln!("nearlight: left out, as no kernel has it: {}", outcome.left_out.join(", "));
+        eprintln!("nearlight: omitted, because no kernel implements it: {}", outcome.left_out.join(", "));
     }
     if arguments.live {
         eprintln!(
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(threads("2"), Ok(2));
         for wrong in ["0", "-1", "many", "9999999"] {
             let error = threads(wrong).expect_err(wrong);
-            assert!(error.contains("from 1 to") && error.contains("leave --threads out"), "{error}");
+            assert!(error.contains("from 1 to") && error.contains("omit --threads"), "{error}");
         }
     }
 

@@ -176,21 +176,23 @@ fn spec_of(options: &[(&str, &Option<String>)]) -> anyhow::Result<PathSpec> {
 
 fn announce(link: &Link) {
     for refusal in link.refused() {
-        eprintln!("nearlight: no link by {}: {}", refusal.means, refusal.reason);
+        eprintln!("nearlight: cannot emulate a link with {}: {}", refusal.means, refusal.reason);
     }
     let place = match link.port() {
         Some(port) => format!("datagrams to {}:{port} cross it, TCP passes unchanged", link.host()),
         None => format!("behind it this machine is {}", link.host()),
     };
-    eprintln!("nearlight: a link by {}; {place}", link.means());
+    eprintln!("nearlight: link emulated with {}; {place}", link.means());
     if !link.is_real_time() {
-        eprintln!("nearlight: without real-time priority (CAP_SYS_NICE) packets are late whenever the machine is busy");
+        eprintln!(
+            "nearlight: no real-time priority (needs CAP_SYS_NICE): packets are late whenever the machine is busy"
+        );
     }
 }
 
 fn summarise(report: &Report) {
     let share = 100.0 * report.cpu_seconds / report.seconds.max(1e-9);
-    eprintln!("nearlight: the link stood for {:.1} s and took {share:.1} % of a processor", report.seconds);
+    eprintln!("nearlight: the link ran for {:.1} s and used {share:.1} % of a processor", report.seconds);
     for (name, way) in [("up", &report.up), ("down", &report.down)] {
         let DirectionReport { offered, delivered, lateness_us: late, .. } = way;
         let path = if way.path.is_empty() { "unchanged" } else { &way.path };
@@ -204,7 +206,7 @@ fn summarise(report: &Report) {
             reasons(way)
         );
         eprintln!(
-            "    later than it should be: {:.0} us (p50), {:.0} us (p99), {:.0} us (max)",
+            "    lateness of packets: {:.0} us (p50), {:.0} us (p99), {:.0} us (max)",
             late.p50, late.p99, late.max
         );
     }

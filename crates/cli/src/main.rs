@@ -147,7 +147,7 @@ fn end_with_the_output() {
             // EPIPE, which the panic only describes in text.
             Some(reason) if reason.ends_with("(os error 32)") => std::process::exit(OUTPUT_CLOSED),
             Some(reason) => {
-                eprintln!("nearlight: standard output takes no more: {reason}");
+                eprintln!("nearlight: cannot write to standard output: {reason}");
                 std::process::exit(1);
             }
             None => usual(panic),

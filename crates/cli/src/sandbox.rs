@@ -55,7 +55,7 @@ pub(crate) fn enter(needs: &Needs) -> anyhow::Result<String> {
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn enter(_: &Needs) -> anyhow::Result<String> {
-    Ok("this system offers none that the server uses".into())
+    Ok("this system has no sandbox that the server supports".into())
 }
 
 #[cfg(target_os = "linux")]

@@ -318,7 +318,7 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
                 eprintln!("\nThe server's certificate was renewed. New clients need a new link:");
             }
             if let Err(error) = announcement.renewed(hash).print(style) {
-                tracing::warn!(%error, "the new link was not printed");
+                tracing::warn!(%error, "cannot print the new link");
             }
         };
         let ended = server.run(stop, on_renewal).await;
@@ -367,7 +367,7 @@ fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
         }
         if !quiet {
-            eprintln!("nearlight: saying goodbye to every client");
+            eprintln!("nearlight: disconnecting all clients");
         }
     })
 }

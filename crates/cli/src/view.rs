@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
     let display_hz = arguments.display_hz;
     let clock = stand_in::clock(arguments.clock_origin);
     if arguments.clipboard && without_window {
-        bail!("--clipboard on needs a window: leave out --headless");
+        bail!("--clipboard on needs a window: remove --headless");
     }
     let texts = arguments.send.clone();
     let printing = arguments.print_messages;

@@ -386,7 +386,7 @@ mod tests {
             ("--width 60", "20, 40, 80 or 160"),
             ("--headsets 16 --cell downlink-ofdma:16", "MCS 11 needs 242"),
             ("--tau-ms -1", "between batches"),
-            ("--cell speed:5", "says nothing about a cell"),
+            ("--cell speed:5", "is not a setting of a cell"),
         ];
         for (line, words) in cases {
             let arguments = arguments(line);

@@ -26,7 +26,7 @@ fn available() -> bool {
     let made = output.status.success();
     if !made {
         // `nearlight_emulate`'s tests cover what the system allows; any other failure is a real one.
-        assert!(words(&output).contains("no link could be made"), "{}", words(&output));
+        assert!(words(&output).contains("no link could be set up"), "{}", words(&output));
         eprintln!("skipped: {}", words(&output));
     }
     made
@@ -55,7 +55,7 @@ fn it_says_what_was_made_and_reports_as_json() {
     let arguments = ["--rate", "10mbit", "--rtt", "20ms", "--loss", "1%,25%", "--json", "--", "bash", "-c", script];
     let output = run(&arguments);
     assert_eq!(output.status.code(), Some(3));
-    assert!(words(&output).contains("a link by interfaces"), "{}", words(&output));
+    assert!(words(&output).contains("link emulated with interfaces"), "{}", words(&output));
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(report["exit_status"], 3);
     assert_eq!(report["up"]["path"], "rate=10mbit,delay=10ms,loss=1%/25%");

@@ -76,7 +76,7 @@ fn a_plan_runs_live_and_says_so() {
     let output = lab(&plan, &folder.join("out")).output().expect("the command runs");
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words}");
-    assert!(words.contains("over a link by"), "which means: {words}");
+    assert!(words.contains("over a link emulated with"), "which means: {words}");
     let figures: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert!(figures["live"]["means"] == "root" || figures["live"]["means"] == "user", "{figures}");
     let cell = &figures["cells"][0];

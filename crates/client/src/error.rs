@@ -11,9 +11,9 @@ pub enum ClientError {
     Viewer(#[from] ViewerError),
     #[error("no picture was displayed, so {0} was not written")]
     NoScreenshot(PathBuf),
-    #[error("no window can be opened: {0}; watch without one by `--headless`")]
+    #[error("cannot open a window: {0}; run without one with `--headless`")]
     Window(String),
-    #[error("the graphics adapter failed: {0}; watch without one by `--headless`")]
+    #[error("the graphics adapter failed: {0}; run without a window with `--headless`")]
     Graphics(String),
 }
 

@@ -267,7 +267,7 @@ async fn silence_is_a_timeout_with_its_reason() {
     // Nothing listens here: the port was free a moment ago.
     let free = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
     let absent = Link { port: free.port(), ..silent.link.clone() };
-    for (link, reason) in [(&silent.link, "no picture came"), (&absent, "no server answered")] {
+    for (link, reason) in [(&silent.link, "no picture arrived"), (&absent, "no server answered")] {
         let mut options = options(link, 2);
         options.view.first_picture = Span::from_secs(1);
         let error = view(options).await.expect_err(reason);

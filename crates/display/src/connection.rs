@@ -109,7 +109,7 @@ impl Bell {
 /// What goes wrong on a connection, in words.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum XError {
-    #[error("the connection to the display is lost: {0}")]
+    #[error("the connection to the X display was lost: {0}")]
     Connection(#[from] ConnectionError),
     #[error("the display refuses a request: {0}")]
     Reply(#[from] ReplyError),

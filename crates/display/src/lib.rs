@@ -30,7 +30,7 @@ pub use supervisor::supervise;
 /// Why a program cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum DisplayError {
-    #[error("the program's supervisor does not start: {0}")]
+    #[error("cannot start the program's supervisor: {0}")]
     Supervisor(std::io::Error),
     #[error("{0}")]
     Program(String),
@@ -38,6 +38,6 @@ pub enum DisplayError {
     Display { name: String, reason: String },
     #[error("the X display lacks the extension {0}, which is needed: use Xvfb (Debian: apt install xvfb)")]
     Extension(&'static str),
-    #[error("the system gives no shared memory for the pictures: {0}")]
+    #[error("cannot allocate shared memory for the pictures: {0}")]
     Memory(std::io::Error),
 }

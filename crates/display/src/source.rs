@@ -369,7 +369,7 @@ impl PushSource for ProgramSource {
             let thread = thread::Builder::new().name(name.into());
             thread.spawn(move || {
                 if let Err(error) = work(&shared) {
-                    shared.fail(format!("the display of {} cannot be used any longer: {error}", shared.name));
+                    shared.fail(format!("the display of {} failed: {error}", shared.name));
                 }
             })
         };

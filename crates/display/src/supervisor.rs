@@ -168,7 +168,7 @@ impl Supervisor {
     fn check_tools(&self) -> Result<(), String> {
         let find = |name: &str| find_program(OsStr::new(name));
         if self.options.display.is_none() && find("Xvfb").is_none() {
-            return Err("Xvfb, on which the program would draw, is missing (Debian: apt install xvfb)".into());
+            return Err("Xvfb, the program's X display, is missing (Debian: apt install xvfb)".into());
         }
         let Some(program) = self.options.command.first() else { return Ok(()) };
         if find_program(program).is_none() {
@@ -179,7 +179,7 @@ impl Supervisor {
             return Ok(());
         }
         if find("bwrap").is_none() {
-            return Err("bubblewrap, which keeps the program from this machine's files, is missing (Debian: apt install bubblewrap); \
+            return Err("bubblewrap, which isolates the program from this machine's files, is missing (Debian: apt install bubblewrap); \
                         --program-sandbox off runs the program without it"
                 .into());
         }
@@ -201,7 +201,7 @@ impl Supervisor {
             "--",
             "/bin/true",
         ]);
-        let output = test.stdin(Stdio::null()).output().map_err(|error| format!("setpriv does not start: {error}"))?;
+        let output = test.stdin(Stdio::null()).output().map_err(|error| format!("cannot start setpriv: {error}"))?;
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr);
             return Err(format!(
@@ -235,7 +235,7 @@ impl Supervisor {
     }
 
     fn start_x(&mut self) -> Result<(XServer, Option<Report>), String> {
-        let wrong = |error: io::Error| format!("the display cannot be prepared: {error}");
+        let wrong = |error: io::Error| format!("cannot prepare the display: {error}");
         let cookie = random(16).map_err(wrong)?;
         let name = random(8).map_err(wrong)?.into_iter().fold(0_u64, |name, byte| name << 8 | u64::from(byte));
         let folder = std::env::temp_dir().join(format!("nearlight-{name:016x}"));
@@ -275,7 +275,7 @@ impl Supervisor {
                 .try_iter()
                 .filter_map(|news| if let News::Line(line) = news { Some(line) } else { None })
                 .collect();
-            return Err(format!("Xvfb did not start: {}", said.last().map_or("it said nothing", String::as_str)));
+            return Err(format!("Xvfb did not start: {}", said.last().map_or("it printed nothing", String::as_str)));
         };
         let socket = PathBuf::from(format!("/tmp/.X11-unix/X{number}"));
         let display = OsString::from(format!(":{number}"));

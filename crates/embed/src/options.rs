@@ -124,7 +124,7 @@ impl Options {
             return refused("max_clients is 0: write a number from 1, or nobody could watch".into());
         }
         if self.certificate.is_some() != self.key.is_some() {
-            return refused("certificate and key need each other: name both files, or neither".into());
+            return refused("certificate and key belong together: specify both files, or neither".into());
         }
         let token = match self.token.as_ref().map(|token| token.parse()) {
             None => None,

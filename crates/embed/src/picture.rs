@@ -76,13 +76,11 @@ pub(crate) fn check(size: Size, views: &[View], stereo: bool) -> Result<(), Host
         return Err(HostError::Views("each half of a picture for two eyes must have an even width"));
     }
     if views.len() > 2 || stereo && views.len() == 1 || !stereo && views.len() == 2 {
-        return Err(HostError::Views(
-            "a picture has no views or one for each eye: two where it has a half for each, else one",
-        ));
+        return Err(HostError::Views("a picture has no views, or one per eye: two for a stereo picture, else one"));
     }
     if views.iter().any(|view| view.check().is_err()) {
         return Err(HostError::Views(
-            "a view has a number that is not finite, a position beyond 10 km, an orientation that is no unit quaternion, \
+            "a view has a number that is not finite, a position beyond 10 km, an orientation that is not a unit quaternion, \
              or a field of view without width or height",
         ));
     }

@@ -86,11 +86,11 @@ pub struct Refusal {
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("no link could be made:{}", listed(.0))]
+    #[error("no link could be set up:{}", listed(.0))]
     Refused(Vec<Refusal>),
     #[error(transparent)]
     Cell(#[from] ConfigError),
-    #[error("the link's threads cannot start: {0}")]
+    #[error("cannot start the link's threads: {0}")]
     Thread(#[from] io::Error),
 }
 
@@ -187,7 +187,8 @@ impl Link {
 
     fn as_relay(options: &LinkOptions) -> Result<Self, Unmade> {
         let service = options.service.ok_or_else(|| {
-            "it stands for one service, and none is given; add --service, such as --service 127.0.0.1:8090".to_owned()
+            "it forwards to one service, and none is specified; add --service, such as --service 127.0.0.1:8090"
+                .to_owned()
         })?;
         let Relay { near, far, address, gateway } = Relay::open(service).map_err(|error| error.to_string())?;
         let pump = Pump::start(near, far, options.paths()?).map_err(Unmade::Thread)?;
@@ -370,7 +371,7 @@ mod tests {
         let error = OpenError::Refused(vec![refusal(Means::Root, "no"), refusal(Means::Relay, "neither")]);
         assert_eq!(
             error.to_string(),
-            "no link could be made:\n  interfaces made by root: no\n  a relay for UDP: neither"
+            "no link could be set up:\n  interfaces made by root: no\n  a relay for UDP: neither"
         );
     }
 }

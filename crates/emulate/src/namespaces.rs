@@ -102,7 +102,7 @@ impl fmt::Display for Failure {
         match (self.step, error) {
             (Step::User, Errno::PERM | Errno::NOSPC | Errno::USERS | Errno::INVAL) => write!(
                 formatter,
-                "this system does not let users make namespaces ({error}; see kernel.unprivileged_userns_clone, \
+                "this system does not let users create namespaces ({error}; see kernel.unprivileged_userns_clone, \
                  kernel.apparmor_restrict_unprivileged_userns and user.max_user_namespaces in sysctl)"
             ),
             (Step::User, _) => write!(formatter, "a user namespace: {error}"),
@@ -123,8 +123,8 @@ impl fmt::Display for Failure {
 /// Why there is no interface, and what would help.
 pub(crate) fn no_interface(error: Errno) -> String {
     match error {
-        Errno::PERM => format!("making a network interface needs root's CAP_NET_ADMIN ({error})"),
-        Errno::ACCESS => format!("/dev/net/tun may not be opened ({error}); as root: chmod 666 /dev/net/tun"),
+        Errno::PERM => format!("creating a network interface needs CAP_NET_ADMIN ({error})"),
+        Errno::ACCESS => format!("cannot open /dev/net/tun ({error}); as root: chmod 666 /dev/net/tun"),
         Errno::NOENT | Errno::NODEV | Errno::NXIO => {
             format!("there is no /dev/net/tun ({error}); as root: modprobe tun")
         }

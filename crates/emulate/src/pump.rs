@@ -61,7 +61,7 @@ impl Pump {
             moving.run();
         };
         let thread = thread::Builder::new().name("link".into()).spawn(run)?;
-        let real_time = started.recv().map_err(|_| io::Error::other("the link's thread ended as it started"))?;
+        let real_time = started.recv().map_err(|_| io::Error::other("the link's thread ended during startup"))?;
         Ok(Self { requests, wake, thread: Some(thread), real_time })
     }
 

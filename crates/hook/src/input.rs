@@ -70,7 +70,7 @@ pub(crate) fn start(host: &Arc<Host>, display: Display, window: Option<u32>, siz
                 let _ = thread::Builder::new().name("nearlight-desk".into()).spawn(move || watch(&target, &watching));
             }
             Err(reason) => {
-                let text = format!("pictures are streamed, but input does not reach the program: {reason}");
+                let text = format!("pictures are streamed, but input cannot be passed to the program: {reason}");
                 process::tell(&Message::Note { text });
             }
         }
@@ -90,8 +90,7 @@ pub(crate) fn on_window(_host: &Host, hint: Option<u32>, size: (u16, u16)) {
         SIZE_IS_WATCHED.store(watched, Ordering::Relaxed);
         RESIZED.store(true, Ordering::Relaxed);
         if window.is_none() {
-            let text =
-                "pictures are streamed, but the X server does not tell which window is theirs: input does not reach it";
+            let text = "pictures are streamed, but input cannot be passed to the program: the X server does not report which window they belong to";
             process::tell(&Message::Note { text: text.into() });
         }
     };

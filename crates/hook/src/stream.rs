@@ -222,8 +222,7 @@ impl State {
         chosen.last = now;
         let Some(size) = size else {
             if !std::mem::replace(&mut chosen.refused, true) {
-                let text =
-                    "the window is smaller than 16 or larger than 4096 pixels a side: it is not streamed at that size";
+                let text = "the window is not streamed at this size: width and height must be 16 to 4096 pixels";
                 thread::spawn(move || {
                     process::leave_signals_to_the_program();
                     process::tell(&Message::Note { text: text.into() });

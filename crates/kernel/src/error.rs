@@ -20,10 +20,10 @@ pub enum KernelError {
          that was built with CONFIG_DEBUG_INFO_BTF, as those of Debian and Ubuntu are"
     )]
     NoTypes { release: String },
-    #[error("this kernel ({release}) is too old for a congestion control of this kind: it takes Linux 6.10 or later")]
+    #[error("this kernel ({release}) is too old for congestion control in BPF: Linux 6.10 or later is needed")]
     TooOld { release: String },
     #[error(
-        "this kernel ({release}) takes no congestion control from programs: use one that was built with CONFIG_BPF_SYSCALL, CONFIG_BPF_JIT \
+        "this kernel ({release}) does not support congestion control in BPF: use one that was built with CONFIG_BPF_SYSCALL, CONFIG_BPF_JIT \
          and CONFIG_DEBUG_INFO_BTF"
     )]
     NoStructOps { release: String },
@@ -35,9 +35,7 @@ pub enum KernelError {
     AlreadyLoaded(String),
     #[error("no congestion control named `{name}` was loaded by nearlight; the kernel has {}", available.join(", "))]
     NotLoaded { name: String, available: Vec<String> },
-    #[error(
-        "the kernel keeps no list longer than {most} entries for each flow: write a --limit from 1 to {most}, or `none`"
-    )]
+    #[error("at most {most} measurements can be kept for each flow: write a --limit from 1 to {most}, or `none`")]
     Limit { most: u32 },
     #[error(
         "this kernel ({release}) removes a congestion control only when its holder ends: end process {}",
@@ -45,7 +43,7 @@ pub enum KernelError {
     )]
     Held { release: String, holders: Vec<u32> },
     #[error(
-        "there is no control group hierarchy of version 2, by which the command's sockets are told from others: mount one, `mount -t cgroup2 none \
+        "there is no cgroup version 2 hierarchy, which identifies the command's sockets: mount one, `mount -t cgroup2 none \
          /sys/fs/cgroup`"
     )]
     NoControlGroups,

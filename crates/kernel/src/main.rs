@@ -206,7 +206,7 @@ impl LoadArguments {
         };
         if hera.in_order() != hera {
             bail!(
-                "a parameter is out of its range; the nearest that works is {}. `nearlight kernel load --help` lists the ranges",
+                "a parameter is out of its range; the nearest valid value is {}. `nearlight kernel load --help` lists the ranges",
                 table::words(&hera.in_order().into())
             );
         }
@@ -317,10 +317,10 @@ fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let (given, refused) = group.counts();
     drop(group);
     drop(loaded);
-    eprintln!("nearlight: {given} sockets had {law}");
+    eprintln!("nearlight: {given} sockets used {law}");
     if refused > 0 {
         eprintln!(
-            "nearlight: the kernel did not give it to {refused} sockets, which kept the usual congestion control"
+            "nearlight: {refused} sockets kept the default congestion control, because the kernel refused to change it"
         );
     }
     Ok(ExitCode::from(ended.code()))

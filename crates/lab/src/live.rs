@@ -99,43 +99,43 @@ pub fn refusal(cell: &Cell) -> Option<&'static str> {
     let reasons = [
         (
             cell.controller == crate::world::oracle::NAME,
-            "the oracle knows what the path will carry, and no real path tells",
+            "the oracle needs the future capacity of the path, which a real path does not provide",
         ),
-        (paths.any(|path| path.cells().next().is_some()), "its path leads through a Wi-Fi cell"),
+        (paths.any(|path| path.cells().next().is_some()), "its path crosses a Wi-Fi cell"),
         (!cell.flows.is_empty(), "it has competing flows, which run in virtual time only"),
         (!whole, "its session starts later, stops earlier or pauses; live it lasts from start to end"),
         (route.direction != Direction::Forward, "its media go back; live they go from the server to the client"),
         (
             route.access.is_some() || route.access_feedback.is_some(),
-            "its session has hops of its own beside the shared",
+            "its session has hops of its own besides the shared ones",
         ),
         (route.through.len() != cell.segments.len(), "its session takes only some of the path's segments"),
         ((media.priority - 1.0).abs() > f64::EPSILON, "its session has a priority, which nobody shares live"),
         (cell.setting.transport != Transport::WebTransport, "it goes over WebRTC, which runs in virtual time only"),
         (
             cell.setting.feedback_every.is_some(),
-            "its client reports at a distance of its own; live it reports each frame",
+            "its client sends feedback at a configured interval; a live client sends it with each frame",
         ),
         (
             playback_buffer(cell) != Some(cell.setting.client.playback_buffer),
-            "its client holds another number of frames than live, where the controller says how many (`playback_buffer`)",
+            "its client buffers a configured number of frames; a live client buffers the number that the controller requires (`playback_buffer`)",
         ),
         (cell.setting.source.fps > 240, "it has more than 240 frames a second"),
         (
             matches!(cell.system.recovery, Recovery::None | Recovery::Group),
-            "its receiver asks for nothing, which the live one does whatever is lost",
+            "its receiver sends no requests; a live receiver always does",
         ),
         (
             cell.system.recovery == Recovery::REFERENCE && matches!(cell.setting.source.encoder, Encoder::Model(_)),
-            "its encoder is a model of frame sizes, which predicts from no older frame live",
+            "its encoder is a model of frame sizes, which cannot predict from an older frame live",
         ),
         (
             cell.system.group > 0 && cell.system.reliable.is_none(),
-            "it has scheduled key frames, which the live server makes only when they are needed",
+            "it has scheduled key frames; the live server makes key frames only on demand",
         ),
         (
             matches!(cell.setting.source.encoder, Encoder::Codec { content: Content::Game, .. }),
-            "its film is the made-up game, which is shown in virtual time only",
+            "its video is the synthetic game, which exists in virtual time only",
         ),
     ];
     reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))

@@ -58,11 +58,11 @@ pub struct Outcome {
 pub enum RunnerError {
     #[error("no cell of the plan has the labels that --only asks for; labels are {labels}")]
     NothingLeft { labels: String },
-    #[error("cannot keep results in `{}`: {source}; give another folder with --out", folder.display())]
+    #[error("cannot store results in `{}`: {source}; specify another folder with --out", folder.display())]
     Folder { folder: PathBuf, source: std::io::Error },
-    #[error("`{}` holds runs of shard {kept}, not of {wanted}; give each shard a folder of its own with --out", folder.display())]
+    #[error("`{}` contains runs of shard {kept}, not of {wanted}; give each shard its own folder with --out", folder.display())]
     OtherShard { folder: PathBuf, kept: Shard, wanted: Shard },
-    #[error("shard {shard} has no runs: there are {runs} in all; take no more shards than runs")]
+    #[error("shard {shard} has no runs: there are {runs} in all; use at most as many shards as runs")]
     EmptyShard { shard: Shard, runs: usize },
     #[error("cell {labels:?} cannot be run live: {reason}; run it in virtual time, or choose others with --only")]
     NotLive { labels: BTreeMap<String, String>, reason: &'static str },

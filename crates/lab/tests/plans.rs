@@ -169,7 +169,7 @@ fn a_plan_that_says_nothing_or_contradicts_itself_is_refused_in_its_own_line() {
                 "{head}{path}[[all.system]]\ncontroller = \"scream-v2\"\n[[all.system]]\ncontroller = \"scream-v2\"\n"
             ),
             "line 8",
-            "told apart by their labels",
+            "distinguished only by their labels",
         ),
         (format!("{head}system = []\n{path}"), "line 4", "[[all.system]]"),
         (format!("seeds = 0\n{head}{path}"), "line 1", "from 1 to 10000"),

@@ -200,7 +200,7 @@ fn paths_with_bad_cells_are_refused_with_their_line() {
     let cases = [
         ("standard-11ax/mcs:12", "line 17", "0 to 11"),
         ("standard-11ax/width:20/downlink-ofdma:9", "line 17:", "MCS 9 or lower"),
-        ("standard-11ax,wifi=standard-11ax", "line 17:", "has its hop already"),
+        ("standard-11ax,wifi=standard-11ax", "line 17:", "is already a hop of another path"),
     ];
     for (cell, line, reason) in cases {
         let error = refusal(&sessions("2", cell, ""));

@@ -61,7 +61,7 @@ impl TraceFile {
 pub enum TraceError {
     #[error("cannot read the trace `{}`: {source}; give the path of an existing file", file.display())]
     Read { file: PathBuf, source: io::Error },
-    #[error("the trace `{}` is longer than 64 MiB; cut it, as it repeats at its end anyway", file.display())]
+    #[error("the trace `{}` is longer than 64 MiB; shorten it: a trace repeats from its start when it ends", file.display())]
     TooLong { file: PathBuf },
     #[error("the trace `{}` is not usable: line {line}: {reason}", file.display())]
     Line { file: PathBuf, line: usize, reason: String },
@@ -100,7 +100,7 @@ fn packets(text: &str) -> Result<Trace, (usize, String)> {
     let mut opportunities: Vec<u32> = Vec::new();
     for (line, number) in text.lines().zip(1..) {
         let at = line.trim_end().parse::<u32>().map_err(|_| {
-            let reason = "is no whole number of milliseconds; a packet trace has one in each line, and a series of rates begins \
+            let reason = "is not an integer number of milliseconds; a packet trace has one per line, and a rate series begins \
                           with the line";
             (number, format!("`{}` {reason} `{HEADER}`", shown(line)))
         })?;
@@ -193,10 +193,10 @@ mod tests {
         let cases: [(&[u8], usize, &str); 14] = [
             (b"", 1, "empty"),
             (b"0\n0\n", 2, "lasts no time"),
-            (b"1\n\n3\n", 2, "no whole number"),
+            (b"1\n\n3\n", 2, "not an integer number"),
             (b"1\n5\n4\n", 3, "never go back"),
-            (b"1\n2.5\n", 2, "no whole number"),
-            (b"1\n99999999999\n", 2, "no whole number"),
+            (b"1\n2.5\n", 2, "not an integer number"),
+            (b"1\n99999999999\n", 2, "not an integer number"),
             (b"1\n\xff\xfe\n", 2, "not text"),
             (b"time,rate\n0,1\n", 1, "t_s,mbps"),
             (b"t_s,mbps\n", 1, "no lines after its header"),

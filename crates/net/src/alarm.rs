@@ -23,9 +23,7 @@ impl Alarm {
             clock,
             #[cfg(target_os = "linux")]
             timer: kernel::Timer::new()
-                .inspect_err(
-                    |error| tracing::warn!(%error, "packets leave up to a millisecond late: no timer is to be had"),
-                )
+                .inspect_err(|error| tracing::warn!(%error, "packets leave up to 1 ms late: cannot create a timer"))
                 .ok(),
         }
     }

@@ -88,9 +88,9 @@ pub enum Direction {
 /// Why a datagram was dropped before it reached the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DropReason {
-    #[error("the queue towards the network is full")]
+    #[error("the send queue is full")]
     QueueFull,
-    #[error("it is larger than the path carries now")]
+    #[error("it is larger than the path's maximum datagram size")]
     TooLarge,
     #[error("the session has ended")]
     Closed,
@@ -516,7 +516,7 @@ impl From<SessionError> for CloseReason {
             SessionError::ConnectionError(quinn::ConnectionError::LocallyClosed) => Self::Here,
             SessionError::ConnectionError(quinn::ConnectionError::TimedOut) => Self::TimedOut,
             SessionError::ConnectionError(quinn::ConnectionError::Reset) => {
-                Self::Failed("the peer no longer knows this session: it was probably restarted".into())
+                Self::Failed("the peer does not know this session any more: it was probably restarted".into())
             }
             other => Self::Failed(other.to_string()),
         }

@@ -17,11 +17,11 @@ pub enum NetError {
     )]
     PortInUse { port: u16 },
     #[error(
-        "port {port} may not be opened by this user: choose a port above 1023 with `--port`, or run with the right to"
+        "this user may not open port {port}: choose a port above 1023 with `--port`, or grant CAP_NET_BIND_SERVICE"
     )]
     PortForbidden { port: u16 },
     #[error(
-        "{address} is no address of this machine: give `--address` one that it has, or leave it out for all of them"
+        "{address} is not an address of this machine: pass one of its addresses to `--address`, or omit it to use all"
     )]
     AddressNotHere { address: IpAddr },
     #[error("no port is free for both UDP and TCP: choose one with `--port`")]
@@ -29,21 +29,21 @@ pub enum NetError {
     #[error("opening {what} failed: {source}")]
     Socket { what: String, source: io::Error },
 
-    #[error("reading {what} from {path} failed: {reason}; give a PEM file that this user may read")]
+    #[error("cannot read {what} from {path}: {reason}; specify a PEM file that this user may read")]
     CertificateFile { what: &'static str, path: PathBuf, reason: String },
     #[error(
-        "the certificate and its key cannot be used together: {0}; give the chain and the private key that belongs to it"
+        "the certificate and the key cannot be used together: {0}; specify the certificate chain and the private key that belongs to it"
     )]
     CertificateRefused(String),
-    #[error("making a self-signed certificate failed: {0}; give one with `--cert` and `--key`")]
+    #[error("cannot generate a self-signed certificate: {0}; specify one with `--cert` and `--key`")]
     CertificateNotMade(String),
     #[error(
-        "this machine offers no trusted root certificates ({0}), and the link does not name the server's certificate: use the whole link \
+        "this machine has no trusted root certificates ({0}), and the link contains no certificate hash: use the whole link \
          that the server printed, with its `&certificate=`, or install `ca-certificates`"
     )]
     NoRoots(String),
 
-    #[error("{0} is no link to a server: it needs http:// or https://, a host and a port")]
+    #[error("{0} is not a link to a server: it needs http:// or https://, a host and a port")]
     Link(String),
     #[error("the name {host} was not found: check the link, or use the server's address instead of its name")]
     Name { host: String },
@@ -55,32 +55,32 @@ pub enum NetError {
     Refused { target: String, reason: String },
     #[error(
         "the server's certificate is not the one that the link names: expected SHA-256 {expected}, got {presented}. \
-         Either the server was restarted (open its new link) or someone stands between you and it"
+         Either the server was restarted (open its new link) or this is a man-in-the-middle attack"
     )]
     CertificateMismatch { expected: CertificateHash, presented: CertificateHash },
     #[error(
-        "no authority that this machine knows vouches for the certificate of {target} ({reason}), and the link does not name it: use the \
-         whole link that the server printed, with its `&certificate=`; or take whatever certificate comes with `--trust-first-use`, \
-         where nobody can stand between you and the server"
+        "the certificate of {target} is not signed by an authority that this machine trusts ({reason}), and the link contains no hash of it: use the \
+         whole link that the server printed, with its `&certificate=`; or accept any certificate with `--trust-first-use`, \
+         on a network where no man-in-the-middle attack is possible"
     )]
     CertificateNotTrusted { target: String, reason: String },
-    #[error("{target} answered {status} where a Nearlight server has its session: check the link{}", beyond_this_machine(*status))]
+    #[error("{target} answered {status} instead of opening a session: check the link{}", beyond_this_machine(*status))]
     WrongPath { target: String, status: u16 },
-    #[error("talking to {target} failed: {reason}")]
+    #[error("the connection to {target} failed: {reason}")]
     Protocol { target: String, reason: String },
 
     #[error(transparent)]
     Packet(#[from] nearlight_packet::PacketError),
     #[error(
-        "{0} is no link to a server: write ether:INTERFACE/ADDRESS#token=TOKEN, such as ether:eth0/02:00:5e:10:00:01#token=…"
+        "{0} is not a link to a server: write ether:INTERFACE/ADDRESS#token=TOKEN, such as ether:eth0/02:00:5e:10:00:01#token=…"
     )]
     EthernetLink(String),
     #[error("{}", which_interface(*server, interfaces))]
     WhichInterface { server: HardwareAddress, interfaces: Vec<String> },
     #[error(
         "{server} does not answer on {interface}: check that the server runs with `--ethernet` on the same network, that the link has the \
-         token that it printed, and that its `--ethernet-allow`, if given, names {client}. Whoever is not allowed, or has another token, \
-         gets no answer"
+         token that it printed, and that its `--ethernet-allow`, if given, lists {client}. The server does not answer clients that are \
+         not allowed or have another token"
     )]
     NoEthernetAnswer { server: HardwareAddress, client: HardwareAddress, interface: String },
     #[error("{server} speaks version {version} of the Ethernet transport: use the same release on both machines")]
@@ -96,16 +96,19 @@ pub enum NetError {
 
 /// Plain HTTP is for the machine itself: others are redirected to HTTPS on the same port, which pages follow and sessions do not.
 const fn beyond_this_machine(status: u16) -> &'static str {
-    if status == 307 { ", which begins with https:// from another machine" } else { "" }
+    if status == 307 { "; from another machine it begins with https://" } else { "" }
 }
 
 fn which_interface(server: HardwareAddress, interfaces: &[String]) -> String {
     if interfaces.is_empty() {
-        return "no Ethernet or Wi-Fi interface is up on this machine: bring one up by `ip link set dev NAME up`"
+        return "no Ethernet or Wi-Fi interface is up on this machine: bring one up with `ip link set dev NAME up`"
             .into();
     }
     let links: Vec<String> = interfaces.iter().map(|name| format!("ether:{name}/{server}#token=…")).collect();
-    format!("this machine has several interfaces: put the one towards the server into the link, {}", links.join(" or "))
+    format!(
+        "this machine has several interfaces: put the one that leads to the server into the link, {}",
+        links.join(" or ")
+    )
 }
 
 impl NetError {

@@ -56,7 +56,7 @@ impl Identity {
             |what, path: &Path, reason: String| Err(NetError::CertificateFile { what, path: path.to_owned(), reason });
         let chain = match CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
             Ok(chain) if chain.is_empty() => {
-                return refused("the certificate", certificate, "there is no certificate in it".into());
+                return refused("the certificate", certificate, "it contains no certificate".into());
             }
             Ok(chain) => chain,
             Err(error) => return refused("the certificate", certificate, error.to_string()),

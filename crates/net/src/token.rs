@@ -25,11 +25,13 @@ pub struct Token(String);
 /// Why a text is no token. Both variants are the owner's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    #[error("a token has {SHORTEST} to {LONGEST} characters, this one has {0}: choose another or let one be generated")]
+    #[error(
+        "a token has {SHORTEST} to {LONGEST} characters, this one has {0}: choose another or let the server generate one"
+    )]
     Length(usize),
-    #[error("a token holds only letters, digits, `-` and `_`, so that it survives in a link: choose another")]
+    #[error("a token may contain only letters, digits, `-` and `_`, because it is part of a link: choose another")]
     Characters,
-    #[error("the operating system gave no random bytes, so no token or nonce can be made: {0}")]
+    #[error("cannot generate a token or nonce: the operating system returned no random bytes: {0}")]
     Randomness(getrandom::Error),
 }
 

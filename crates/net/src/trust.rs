@@ -20,7 +20,7 @@ pub struct CertificateHash(Bytes32);
 
 /// The text is not a hash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no SHA-256: it needs 64 hexadecimal digits, with or without colons")]
+#[error("`{0}` is not a SHA-256 hash: it needs 64 hexadecimal digits, with or without colons")]
 pub struct NotAHash(String);
 
 impl CertificateHash {

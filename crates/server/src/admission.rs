@@ -19,7 +19,8 @@ const SILENCE: Span = Span::from_secs(3);
 pub(crate) const QUIET: Span = Span::from_millis(250);
 
 /// Why a session ends when its permit has been given to another client.
-pub(crate) const PERMIT_LOST: &str = "its place was needed, and it had not connected or was not heard any more";
+pub(crate) const PERMIT_LOST: &str =
+    "its slot was given to another client, because this one had not connected or had gone silent";
 
 /// Permits for as many clients as the server admits.
 pub(crate) struct Admission {

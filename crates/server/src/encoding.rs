@@ -138,7 +138,7 @@ impl EncoderLane {
         let strip = mailbox.marker.then(|| strip_below(encoders, mailbox.codec, config)).flatten();
         if mailbox.marker && strip.is_none() {
             let (viewer, size) = (mailbox.viewer.0, config.size);
-            tracing::info!(viewer, %size, "no room for the latency marker below these pictures; nothing is measured on their pixels");
+            tracing::info!(viewer, %size, "these pictures are too narrow or too high for the latency marker; motion-to-photon is not measured");
         }
         strip
     }
@@ -268,7 +268,7 @@ impl Coding {
             // A rate that the library rejects is no reason to end a session that runs well at the previous one.
             if let Err(error) = self.encoder.set_rate(wanted) {
                 let viewer = self.mailbox.viewer.0;
-                tracing::warn!(viewer, rate = %wanted, %error, "the encoder keeps its rate; lower --max-rate");
+                tracing::warn!(viewer, rate = %wanted, %error, "the encoder rejected a new rate and keeps the old one; lower --max-rate");
             }
         }
         if let Some(frame) = acknowledged.and_then(|frame| frame.0.checked_sub(first.0)) {

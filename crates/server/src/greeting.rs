@@ -69,14 +69,14 @@ pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting:
     let peer = greeting.peer();
     let Some(mut place) = state.greeting.enter(state.clock.now(), peer) else {
         state.metrics.on_refusal(Refusal::Full);
-        greeting.refuse(None, "too many clients are about to connect; try again in a moment").await;
+        greeting.refuse(None, "too many clients are connecting; try again in a moment").await;
         return None;
     };
     let nonce = match nonce() {
         Ok(nonce) => nonce,
         Err(error) => {
             tracing::error!(%error, "a client could not be served");
-            greeting.refuse(None, "the server has no random numbers").await;
+            greeting.refuse(None, "the server cannot generate random numbers").await;
             return None;
         }
     };
@@ -84,12 +84,12 @@ pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting:
         greeted = tokio::time::timeout(GREETING_LIMIT, greeting.greet(nonce)) => match greeted {
             Ok(Ok(hello)) => Ok(hello),
             Ok(Err(error)) => {
-                tracing::info!(%peer, %error, "a client did not greet");
-                Err("expected a greeting")
+                tracing::info!(%peer, %error, "a client sent no valid hello");
+                Err("the first message must be a hello")
             }
-            Err(_) => Err("no greeting came in time"),
+            Err(_) => Err("no hello arrived in time"),
         },
-        () = place.evicted() => Err("no greeting came before others needed the place; try again"),
+        () = place.evicted() => Err("another client needed the slot before a hello arrived; try again"),
     };
     let hello = match greeted {
         Ok(hello) => hello,
@@ -115,7 +115,7 @@ pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting:
         }
     };
     let number = state.next_session.fetch_add(1, Ordering::Relaxed);
-    tracing::info!(session = number, %peer, client = clean(&hello.client), codec = codec.name(), "a client came");
+    tracing::info!(session = number, %peer, client = clean(&hello.client), codec = codec.name(), "a client connected");
     let preferences = ClientPreferences { codec, display: hello.display, sound: hello.sound, marker: hello.marker };
     Some(Welcomed { session: NewSession { number, preferences }, hello, proof, permit, greeting })
 }

@@ -166,7 +166,7 @@ impl Site {
             Err(refused) => return Some(refused.into_response()),
         };
         if !self.hosts.allows(&host, *local, *secure) {
-            let words = "this server does not answer to that name: open a link that it printed, or start it with --host and the name";
+            let words = "this server does not accept requests for that host name: open a link that it printed, or start it with --host NAME";
             return Some(Refused::new(StatusCode::MISDIRECTED_REQUEST, words).into_response());
         }
         let plain = self.unity && urs::is_own(request.method(), request.uri(), request.headers());

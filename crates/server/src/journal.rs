@@ -49,7 +49,7 @@ impl Journal {
 
     pub(crate) fn write(&self, at: Time, session: u32, event: Event) {
         if self.entries.try_send((at, session, event)).is_err() {
-            tracing::warn!("an event was not written: the disk is slower than the events, or the file failed");
+            tracing::warn!("an event was not written: the disk is too slow, or writing the file failed");
         }
     }
 }

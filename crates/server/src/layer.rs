@@ -162,7 +162,7 @@ impl Coding {
             self.config.rate = *rate;
             // As for a viewer's own encoder: no reason to end sessions that run well at the previous rate.
             if let Err(error) = encoder.set_rate(*rate) {
-                tracing::warn!(%rate, %error, "the encoder keeps its rate; lower --max-rate");
+                tracing::warn!(%rate, %error, "the encoder rejected a new rate and keeps the old one; lower --max-rate");
             }
         }
         let (view, copies) = captured.for_eyes(*eyes);

@@ -60,7 +60,7 @@ async fn with_token(
         return next.run(request).await;
     }
     let Some(token) = bearer(request.headers()) else {
-        let words = "from another machine send the pairing token: Authorization: Bearer TOKEN";
+        let words = "requests from another machine need the pairing token: Authorization: Bearer TOKEN";
         return Refused::new(StatusCode::UNAUTHORIZED, words).into_response();
     };
     match (state.refuse)(client.0, token) {

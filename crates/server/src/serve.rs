@@ -77,19 +77,19 @@ pub enum ServerError {
     Cell(#[from] ConfigError),
     #[error("--tcp-control: {0}")]
     TcpControl(#[from] CongestionControlError),
-    #[error("a picture of {width}x{height} cannot be coded: {reason}")]
+    #[error("a picture of {width}x{height} cannot be encoded: {reason}")]
     Size { width: u16, height: u16, reason: String },
-    #[error("{low_name} {low} is above {high_name} {high}: leave one of them out, or exchange them")]
+    #[error("{low_name} {low} is above {high_name} {high}: omit one of them or swap them")]
     Rates { low_name: &'static str, low: Bitrate, high_name: &'static str, high: Bitrate },
     #[error("--port and --rtc-port are both {0}: WebTransport and WebRTC need a UDP port each")]
     OnePortForBoth(u16),
-    #[error("--unity-pages {0} is no folder: give the `client` folder of Unity's package, or its `public`")]
+    #[error("--unity-pages {0} is not a folder: name the `client` folder of Unity's package, or its `public`")]
     UnityPages(String),
     #[error("cannot write {path}: {source}")]
     File { path: String, source: std::io::Error },
     #[error("WebRTC cannot be offered: {0}")]
     WebRtc(String),
-    #[error("the system gives no more threads: {0}")]
+    #[error("the system cannot start more threads: {0}")]
     Thread(std::io::Error),
 }
 
@@ -406,7 +406,7 @@ impl Server {
                 Some(_) = pages.join_next() => {}
                 Some(ended) = session_tasks.join_next() => {
                     if let Err(error) = ended {
-                        tracing::error!(%error, "a session ended badly");
+                        tracing::error!(%error, "a session failed");
                     }
                 }
                 _ = renewal.tick() => if let Some(names) = &own_names {
@@ -475,7 +475,7 @@ fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> R
     let socket = match options.rtc_port {
         Some(port) => bind_udp(options.address, port)?,
         None => bind_udp(options.address, beside).or_else(|error| {
-            tracing::warn!(%error, "WebRTC takes a port that happens to be free; choose one with --rtc-port");
+            tracing::warn!(%error, "the port after --port is not available for WebRTC, so a random free one is used; choose one with --rtc-port");
             bind_udp(options.address, 0)
         })?,
     };
@@ -543,7 +543,7 @@ fn choose_format(
     };
     if !sustained.keeps {
         tracing::warn!(
-            "this machine does not keep {}; choose a smaller --size or --fps, or leave both out: then they are measured",
+            "this machine does not sustain {}; choose a smaller --size or --fps, or omit both: then they are measured",
             sustained.reason
         );
     }

@@ -98,7 +98,7 @@ impl<C: Carrier> SessionTask<C> {
         }
         drop((open, permit));
         carrier.close(state.clock.now(), &ended).await;
-        tracing::info!(session = number, ended, "a client left");
+        tracing::info!(session = number, ended, "a client disconnected");
     }
 
     /// Returns how the session ended.
@@ -155,7 +155,7 @@ impl<C: Carrier> SessionTask<C> {
                 common.on_frames_sent(sent);
             }
             if common.is_overrun() {
-                return Err("the client does not take the application's messages".into());
+                return Err("the client does not read the application's messages".into());
             }
         }
         Ok(())
@@ -186,7 +186,7 @@ impl<C: Carrier> SessionTask<C> {
         if self.common.is_some() {
             return Ok(());
         }
-        tracing::info!(session = self.number, codec = preferences.codec.name(), "a codec is agreed on");
+        tracing::info!(session = self.number, codec = preferences.codec.name(), "codec negotiated");
         let opened = SessionCommon::open(Arc::clone(&self.state), self.number, preferences, self.carrier.sender());
         self.common = Some(opened.map_err(|error| error.to_string())?);
         if self.connected { self.begin() } else { Ok(()) }
@@ -200,7 +200,7 @@ impl<C: Carrier> SessionTask<C> {
 
     fn on_message(&mut self, now: Time, message: ClientMessage) -> Result<(), String> {
         match message {
-            ClientMessage::Hello(_) if self.greeted => Err("the client greeted twice".into()),
+            ClientMessage::Hello(_) if self.greeted => Err("the client sent a second hello".into()),
             ClientMessage::Hello(hello) => self.greet(now, &hello),
             ClientMessage::Display { display, display_hz } => {
                 if let Some(common) = &mut self.common {
@@ -214,7 +214,7 @@ impl<C: Carrier> SessionTask<C> {
             ClientMessage::Application { data } => {
                 self.on_post(Post::Message(ApplicationMessage { data: data.0, reliable: true }))
             }
-            ClientMessage::Goodbye => Err("the client said goodbye".into()),
+            ClientMessage::Goodbye => Err("the client closed the session".into()),
         }
     }
 

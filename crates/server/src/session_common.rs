@@ -144,9 +144,9 @@ impl SessionCommon {
             Post::Devices(devices) => (devices.gamepads.len().max(devices.controllers.len()), MAX_GAMEPADS),
         };
         if longest.0 > longest.1 {
-            return Err("the client sent more for the application than the protocol allows".into());
+            return Err("the client sent a message to the application that exceeds the protocol's limit".into());
         }
-        let reason = || "the client sends messages faster than the application takes them".into();
+        let reason = || "the client sends messages faster than the application reads them".into();
         self.mailbox.post(post).then_some(()).ok_or_else(reason)
     }
 

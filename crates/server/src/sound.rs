@@ -172,7 +172,7 @@ impl Stage {
                     }
                     self.listeners.push(listener);
                 }
-                Err(error) => tracing::error!(%error, "a client stays without sound"),
+                Err(error) => tracing::error!(%error, "a client gets no sound"),
             },
         }
     }
@@ -185,7 +185,7 @@ impl Stage {
             }
             let heard = listener.hear(&made, block, begin);
             if let Err(error) = &heard {
-                tracing::error!(viewer = listener.mailbox.viewer.0, %error, "a client's sound ends");
+                tracing::error!(viewer = listener.mailbox.viewer.0, %error, "the sound encoder of a client failed");
             }
             heard.is_ok()
         });

@@ -103,7 +103,7 @@ impl ServerState {
     pub(crate) fn on_media_connection(&self, tcp: &TcpSocket) {
         let Some(name) = &self.tcp_control else { return };
         if let Err(error) = tcp.set_congestion_control(name) {
-            tracing::warn!(%error, "a TCP connection keeps the system's congestion control instead of {name}");
+            tracing::warn!(%error, "cannot set congestion control {name} on a TCP connection; it keeps the system's default");
         }
     }
 
@@ -259,7 +259,7 @@ impl ServerState {
     pub(crate) fn bad_path(&self, session: u32, now: Time) -> Option<[Path; 2]> {
         let paths = self.bad_paths.as_ref()?.of_session(session, now);
         if let Err(error) = &paths {
-            tracing::warn!("session {session} has a clean path instead of the bad one: {error}");
+            tracing::warn!("session {session}: the path is not impaired: {error}");
         }
         paths.ok()
     }

@@ -200,8 +200,8 @@ impl Set {
             if let Some(made) = overload.on_moment(self.clock.now(), moment) {
                 let Format { size: Size { width, height }, fps, .. } = self.format;
                 tracing::warn!(
-                    "this machine makes {made:.1} of the {fps} pictures a second that {width}x{height} at {fps} fps takes; choose a smaller \
-                     --size or --fps, or leave both out: then they are measured"
+                    "this machine produces {made:.1} of {fps} pictures per second at {width}x{height}; choose a smaller \
+                     --size or --fps, or omit both: then they are measured"
                 );
             }
             // After rendering: if it took longer than a frame interval, the next moments are shifted.

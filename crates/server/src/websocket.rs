@@ -89,7 +89,7 @@ async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
     if state.bad_paths.is_some() {
         tracing::warn!(
             session = session.number,
-            "a WebSocket's path stays as it is: only datagrams can be lost on purpose"
+            "--impair has no effect on a WebSocket: only datagrams can be dropped"
         );
     }
     let (common, sender) = match session.open(&state, DATAGRAM) {
@@ -119,9 +119,9 @@ impl Greeting for WebSocketClient {
         match self.socket.recv().await {
             Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
                 Ok(ClientMessage::Hello(hello)) => Ok(hello),
-                _ => Err("its first message is no hello".into()),
+                _ => Err("its first message is not a hello".into()),
             },
-            Some(Ok(_)) => Err("its first message is no text".into()),
+            Some(Ok(_)) => Err("its first message is not text".into()),
             Some(Err(error)) => Err(error.to_string()),
             None => Err("it closed the socket".into()),
         }

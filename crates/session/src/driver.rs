@@ -69,7 +69,7 @@ impl SessionDriver {
     /// Something happened, or the time of [`SessionDriver::due`] has come: handles timers that are due, informs the session of skipped
     /// frames, sends what may leave, and hands over everything else that the session has produced. Returns the timer that was due.
     ///
-    /// Without a producer, as before a codec is agreed on, only timers and packets are handled.
+    /// Without a producer, as before a codec is negotiated, only timers and packets are handled.
     pub fn step(
         &mut self,
         now: Time,

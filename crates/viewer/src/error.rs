@@ -41,16 +41,14 @@ pub enum ViewerError {
     #[error("no server answered within {seconds} s: {reason}")]
     NoServer { seconds: i64, reason: String },
     #[error(
-        "the server answered but no picture came within {seconds} s: look into its log, and run `nearlight doctor` on both machines"
+        "the server answered but no picture arrived within {seconds} s: check its log, and run `nearlight doctor` on both machines"
     )]
     NoPicture { seconds: i64 },
-    #[error(
-        "the link has no token: use the whole link that `nearlight serve` printed, and put it in quotes for the shell's sake"
-    )]
+    #[error("the link has no token: use the whole link that `nearlight serve` printed, and quote it for the shell")]
     NoToken,
     #[error(
-        "the server at {target} does not know the token of the link: either another server answers there now (open the link that it \
-         printed) or someone stands between you and it"
+        "the server at {target} does not know the token of the link: either another server runs there now (open the link that it \
+         printed) or this is a man-in-the-middle attack"
     )]
     Impostor { target: String },
     #[error("{0}")]
@@ -61,13 +59,13 @@ pub enum ViewerError {
     Sound(#[from] OpusError),
     #[error("writing {what} to {path} failed: {source}")]
     File { what: &'static str, path: PathBuf, source: io::Error },
-    #[error("the system gave no {what}: {source}")]
+    #[error("the system could not provide a {what}: {source}")]
     System { what: &'static str, source: io::Error },
     /// The caller's fault.
     #[error("the input was not sent: {0}; docs/wire.md has the ranges")]
     Input(#[from] WireError),
     /// The caller's fault.
-    #[error("the input was not sent: it has {got} {what}, and at most {most} are carried")]
+    #[error("the input was not sent: it has {got} {what}, and at most {most} are allowed")]
     TooMany { what: &'static str, got: usize, most: usize },
     /// The caller's fault.
     #[error("{0}")]
@@ -75,9 +73,9 @@ pub enum ViewerError {
     /// The caller's fault.
     #[error("{0}")]
     Usage(&'static str),
-    #[error("more input waits than is kept: the server is not reached, or too much is sent")]
+    #[error("the input queue is full: the server is unreachable, or too much input is sent")]
     Full,
-    #[error("the viewer was closed: connect another one")]
+    #[error("the viewer was closed: connect a new one")]
     Closed,
     #[error("the viewer has ended: {0}")]
     Ended(String),

@@ -35,9 +35,9 @@ struct Queues {
 pub enum MessageError {
     #[error("a message of {bytes} bytes exceeds the limit of {limit}: split it")]
     TooLong { bytes: usize, limit: usize },
-    #[error("{CAPACITY} messages wait for the server already: send fewer, or wait until it is connected again")]
+    #[error("{CAPACITY} messages are already queued for the server: send fewer, or wait until it is connected again")]
     Full,
-    #[error("the viewer has ended, and nobody sends the message")]
+    #[error("the viewer has ended, so the message was not sent")]
     Ended,
 }
 

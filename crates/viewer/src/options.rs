@@ -234,7 +234,7 @@ pub struct Outage {
 
 /// The text is not a valid outage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no outage: write when it begins and how long it lasts in seconds, such as `3:2`")]
+#[error("`{0}` is not an outage: write its start and its length in seconds, such as `3:2`")]
 pub struct NotAnOutage(String);
 
 impl FromStr for Outage {

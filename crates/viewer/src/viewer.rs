@@ -265,7 +265,7 @@ impl Viewer {
         self.check_open()?;
         if !self.tells_display {
             return Err(ViewerError::Usage(
-                "a picture counts as displayed when it is taken: set tells_display in the options to say it yourself",
+                "a picture counts as displayed when it is taken: set tells_display in the options to report it yourself",
             ));
         }
         tell_displayed(&self.happenings, picture, at.min(self.now().max(picture.info.decoded_at) + FUTURE));
@@ -362,7 +362,7 @@ impl Viewer {
     pub fn close(&self) -> Result<Summary, ViewerError> {
         if self.is_callback_thread() {
             return Err(ViewerError::Usage(
-                "the viewer cannot be closed from its own callback, which it waits for: close it in another thread",
+                "the viewer cannot be closed from its own callback: close it in another thread",
             ));
         }
         self.closed.store(true, Ordering::Relaxed);

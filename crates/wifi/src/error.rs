@@ -9,15 +9,15 @@ use crate::phy::{Mcs, Mode, Tones};
 /// An invalid configuration; always an error of the caller.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ConfigError {
-    #[error("`{0}` is no preset of a cell: use komondor-vr or standard-11ax")]
+    #[error("`{0}` is not a preset of a cell: use komondor-vr or standard-11ax")]
     Preset(String),
     #[error(
-        "`{word}` says nothing about a cell: write a preset first if you like, then {words}, each with a colon and its value"
+        "`{word}` is not a setting of a cell: write optionally a preset, then any of {words}, each with a colon and its value"
     )]
     Word { word: String, words: String },
     #[error("`{word}:{value}` cannot be used; write {form}")]
     Value { word: &'static str, value: String, form: &'static str },
-    #[error("`{0}` is no access category: use voice, video, best-effort or background")]
+    #[error("`{0}` is not an access category: use voice, video, best-effort or background")]
     Category(String),
     #[error("a channel is 20, 40, 80 or 160 MHz wide, not {0}")]
     Width(u16),
@@ -25,21 +25,21 @@ pub enum ConfigError {
     Guard(u16),
     #[error("MCS {0} does not exist in 802.11ax: use 0 to 11")]
     Mcs(u8),
-    #[error("MCS {mcs} needs 242 subcarriers or more, and {} of them do not carry it: use MCS 9 or lower, or fewer stations at once", tones.subcarriers())]
+    #[error("MCS {mcs} needs 242 subcarriers or more, and this resource unit has {}: use MCS 9 or lower, or fewer stations at once", tones.subcarriers())]
     McsOnTones { mcs: Mcs, tones: Tones },
-    #[error("{0} spatial streams: a cell here has 1 to {most}", most = Mode::MOST_STREAMS)]
+    #[error("{0} spatial streams are not supported: a cell has 1 to {most}", most = Mode::MOST_STREAMS)]
     Streams(u8),
     #[error("a cell needs at least one station")]
     NoStations,
-    #[error("too many stations: a cell here has at most {most}", most = crate::config::MOST_STATIONS)]
+    #[error("too many stations: a cell has at most {most}", most = crate::config::MOST_STATIONS)]
     TooManyStations,
     #[error("station {station} does not exist: the cell has {stations}, counted from 0")]
     NoSuchStation { station: usize, stations: usize },
     #[error(
-        "station {station}'s {direction:?} in category {category:?} has its hop already: packets of one queue belong to one path"
+        "station {station}, {direction:?}, category {category:?} is already a hop of another path: packets of one queue belong to one path"
     )]
     PortTaken { station: usize, direction: Direction, category: Category },
-    #[error("{what} is a share from 0 to {most}, not {value}")]
+    #[error("{what} must be a share from 0 to {most}, not {value}")]
     Share { what: &'static str, value: f64, most: f64 },
     #[error("{what} is {value}; it must be from {least} to {most}")]
     Range { what: &'static str, value: u64, least: u64, most: u64 },
@@ -48,7 +48,7 @@ pub enum ConfigError {
     #[error("{what} is {value} dB; it must be from {least} to {most}")]
     Decibel { what: &'static str, value: f64, least: f64, most: f64 },
     #[error(
-        "a packet of {size} bytes takes longer on the air than a transmission may last at MCS {mcs}: {longest} bytes is the most",
+        "a packet of {size} bytes exceeds the maximum duration of a transmission at MCS {mcs}: the limit is {longest} bytes",
         size = size.get(), longest = longest.get()
     )]
     PacketTooLong { size: Bytes, longest: Bytes, mcs: Mcs },

@@ -77,7 +77,7 @@ const WORDS: [Word; 27] = [
     }),
     word(
         "snr",
-        "a mean in dB, with a deviation and a coherence time if it wanders: 30 or 30~4@100ms",
+        "mean in dB, optionally with standard deviation and coherence time of fading: 30 or 30~4@100ms",
         |draft, value| {
             fading(value).map(|fading| {
                 draft.station.channel = Channel::Fading(fading);
@@ -105,7 +105,7 @@ const WORDS: [Word; 27] = [
     }),
     word(
         "neighbour",
-        "another cell's share of the time, with its exchanges' length: 30% or 30%@3ms",
+        "share of airtime that a neighbouring cell uses, optionally with the duration of its exchanges: 30% or 30%@3ms",
         |draft, value| {
             let (load, burst) = value.split_once('@').unwrap_or((value, "2ms"));
             draft.config.neighbours.push(Neighbour { load: share(load)?, burst: span(burst)? });
@@ -117,23 +117,18 @@ const WORDS: [Word; 27] = [
     }),
     word(
         "downlink-ofdma-always",
-        "yes or no: a single station is sent to in the format for several; after downlink-ofdma",
+        "yes or no: also send to a single station in the multi-user format; after downlink-ofdma",
         |draft, value| {
             let always = yes(value)?;
             draft.config.multi_user.downlink.map(|_| draft.config.multi_user.always = always)
         },
     ),
-    word(
-        "trigger",
-        "how often stations are asked for their packets, such as 2ms, or after-downlink",
-        |draft, value| {
-            let when = if value == "after-downlink" { Occasion::AfterDownlink } else { Occasion::Every(span(value)?) };
-            let usual = Triggered { when, category: Category::BestEffort, stations: 4, contend: false };
-            draft.config.multi_user.uplink =
-                Some(Triggered { when, ..draft.config.multi_user.uplink.unwrap_or(usual) });
-            Some(())
-        },
-    ),
+    word("trigger", "interval of trigger frames, such as 2ms, or after-downlink", |draft, value| {
+        let when = if value == "after-downlink" { Occasion::AfterDownlink } else { Occasion::Every(span(value)?) };
+        let usual = Triggered { when, category: Category::BestEffort, stations: 4, contend: false };
+        draft.config.multi_user.uplink = Some(Triggered { when, ..draft.config.multi_user.uplink.unwrap_or(usual) });
+        Some(())
+    }),
     word("triggered-stations", "the most stations that send at once, such as 4; after trigger", |draft, value| {
         let stations = number(value)?;
         draft.config.multi_user.uplink.as_mut().map(|uplink| uplink.stations = stations)
@@ -156,7 +151,7 @@ const WORDS: [Word; 27] = [
     }),
     word(
         "serve",
-        "oldest-first, in-turn or airtime-fair: which station the access point sends to next",
+        "oldest-first, in-turn or airtime-fair: how the access point chooses the next station",
         |draft, value| {
             let all = [
                 ("oldest-first", Service::OldestFirst),

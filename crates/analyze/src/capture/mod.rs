@@ -80,14 +80,14 @@ pub struct Damage {
 pub enum CaptureError {
     #[error("the file is empty; a capture has a header even without packets: was it still being written?")]
     Empty,
-    #[error("the file ends within its header, after {0} bytes; there is no packet to read: capture again")]
+    #[error("the file ends within its header, after {0} bytes, and contains no packet: capture again")]
     NoHeader(usize),
     #[error(
-        "the file begins with {0:#010x}, as neither pcap nor pcapng do; if it is compressed, unpack it, otherwise save it as pcap"
+        "the file begins with {0:#010x} and is neither pcap nor pcapng; if it is compressed, unpack it, otherwise save it as pcap"
     )]
     NotACapture(u32),
     /// The system's own words are its source's.
-    #[error("the file cannot be read; check that it is a file, and yours to read")]
+    #[error("cannot read the file; check that it is a file and that you may read it")]
     Unreadable(#[from] std::io::Error),
 }
 

@@ -71,7 +71,7 @@ impl Header {
         }
         if captured > LONGEST_PACKET {
             return Err(placed(Stop::damaged(format!(
-                "a packet claims {captured} bytes, where {LONGEST_PACKET} is the limit"
+                "a packet has a length of {captured} bytes, above the limit of {LONGEST_PACKET}"
             ))));
         }
         let nanos = u64::from(fraction) * u64::from(self.form.unit);

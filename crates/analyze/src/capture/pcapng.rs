@@ -88,7 +88,7 @@ impl Sections {
         let head = input.peek(8).map_err(within)?;
         let (kind, length) = (self.number(head, 0), self.number(head, 4));
         if length < AROUND as u32 || !length.is_multiple_of(4) {
-            return Err(Stop::damaged(format!("a block claims {length} bytes, which no block can have")));
+            return Err(Stop::damaged(format!("a block has an invalid length of {length} bytes")));
         }
         Ok((if section { SECTION } else { kind }, length as usize))
     }
@@ -125,7 +125,7 @@ impl Sections {
         let units = u64::from(self.number(bytes, 12)) << 32 | u64::from(self.number(bytes, 16));
         let (captured, original) = (self.number(bytes, 20), self.number(bytes, 24));
         if captured > LONGEST_PACKET || captured as usize > length - FIXED - 4 {
-            return Err(Stop::damaged(format!("a packet claims {captured} bytes in a block of {length}")));
+            return Err(Stop::damaged(format!("a packet has a length of {captured} bytes in a block of {length}")));
         }
         let part = FIXED..FIXED + captured as usize;
         let behind = input.peek(length).map_err(|shortage| Stop::within(shortage, "a packet's block"))?;

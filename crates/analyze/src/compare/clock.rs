@@ -40,10 +40,10 @@ impl ClockRefused {
         match self {
             Self::SetDuringCapture => {
                 "the clock of one machine was set during the capture, or runs unevenly; take both captures again \
-                 with the clocks left alone"
+                 without setting the clocks meanwhile"
             }
             Self::Swapped => {
-                "the two captures are swapped, for packets arrive before they leave; name the sender's capture first"
+                "packets arrive before they are sent, so the two captures are swapped; name the sender's capture first"
             }
         }
     }

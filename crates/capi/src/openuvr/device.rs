@@ -151,7 +151,7 @@ pub extern "C" fn openuvr_init_mud_thread(context: *mut openuvr_mud_context) -> 
         let link = setup.link.clone().or_else(|| std::env::var(LINK).ok()).ok_or_else(|| {
             Fault::new(
                 nl_status::Options,
-                "the device does not know its host: call openuvr_set_link, or set OPENUVR_LINK",
+                "the device has no link to its host: call openuvr_set_link, or set OPENUVR_LINK",
             )
         })?;
         let target = Target::open(&link).map_err(|error| Fault::new(nl_status::Options, error.to_string()))?;

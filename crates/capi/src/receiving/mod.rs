@@ -49,7 +49,7 @@ impl Entry {
 }
 
 fn not_held(id: u64) -> Fault {
-    Fault::argument(format!("no picture is held under the number {id}: each is released once"))
+    Fault::argument(format!("no picture with the number {id} is held: release each of them only once"))
 }
 
 pub(crate) fn get(handle: *const nl_viewer_session) -> Result<Arc<Entry>, Fault> {
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn nl_viewer_connect(
     guard(|| {
         if viewer.is_null() || !viewer.is_aligned() {
             return Err(Fault::argument(
-                "there is nowhere to write the viewer to: pass the address of a pointer to one",
+                "the pointer for the viewer is NULL: pass the address of an nl_viewer pointer",
             ));
         }
         // SAFETY: not null, aligned, and writable by contract.
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn nl_viewer_write_pixels(
         let order = orders.into_iter().find(|(known, _)| *known as u32 == format).map(|(_, order)| order);
         let order = order.ok_or_else(|| {
             Fault::argument(format!(
-                "pictures are not written in format {format}: read the planes, or ask for RGBA, BGRA or RGB"
+                "pictures cannot be written in format {format}: read the planes, or request RGBA, BGRA or RGB"
             ))
         })?;
         let stride = if stride == 0 { usize::from(held.size().width) * order.bytes() } else { stride };

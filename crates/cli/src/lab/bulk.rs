@@ -120,7 +120,7 @@ impl Sender {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().context("no receiver came")?;
+            let (mut stream, _) = listener.accept().context("no receiver connected")?;
             stream.set_write_timeout(Some(LOOK))?;
             let block = vec![0; BLOCK];
             while !stopped.load(Ordering::Relaxed) {
@@ -175,7 +175,7 @@ pub(super) fn receive(arguments: &BulkReceiveArguments) -> anyhow::Result<ExitCo
             return Ok(ExitCode::SUCCESS);
         }
         match stream.read(&mut buffer) {
-            Ok(0) => bail!("the sender left early"),
+            Ok(0) => bail!("the sender closed the connection early"),
             Ok(length) => sum += length as u64,
             Err(error) if is_wait(&error) => {}
             Err(error) => return Err(error).context("receiving"),
@@ -190,7 +190,7 @@ pub(super) fn counts(words: &str, origin: Time) -> anyhow::Result<Vec<(Time, u64
         let at = Time::from_nanos(at.parse().ok()?);
         Some((Time::ZERO + at.saturating_since(origin), sum.parse().ok()?))
     };
-    words.lines().map(|line| pair(line).with_context(|| format!("`{line}` is no count of the receiver"))).collect()
+    words.lines().map(|line| pair(line).with_context(|| format!("`{line}` is not a count of the receiver"))).collect()
 }
 
 #[cfg(test)]

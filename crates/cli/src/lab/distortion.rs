@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &DistortionArguments) -> anyhow::Result<ExitCode> {
         print!("{}", to_csv(&measured));
     } else {
         let model =
-            Model::fit(&setting, &measured).context("the measurements are too few or too alike for the model")?;
+            Model::fit(&setting, &measured).context("the measurements are too few or too similar to fit the model")?;
         print_table(&setting, &model, &measured);
     }
     if let Some(file) = &arguments.html {

@@ -106,10 +106,7 @@ impl Live {
             fs::read_to_string(&file).with_context(|| format!("cannot read `{}`", file.display()))
         };
         let (server_events, client_events) = (read("server.jsonl")?, read("client.jsonl")?);
-        ensure!(
-            client_events.contains("\"frame_ready\""),
-            "no frame arrived at all; the path may be too bad to connect"
-        );
+        ensure!(client_events.contains("\"frame_ready\""), "no frame arrived; the path may be too bad to connect");
         let live = LiveRun {
             cell,
             seed,
@@ -305,11 +302,13 @@ struct ServerLink {
 
 fn announce(link: &Link) {
     for refusal in link.refused() {
-        eprintln!("nearlight: no link by {}: {}", refusal.means, refusal.reason);
+        eprintln!("nearlight: cannot emulate a link with {}: {}", refusal.means, refusal.reason);
     }
-    eprintln!("nearlight: live runs, over a link by {}", link.means());
+    eprintln!("nearlight: live runs over a link emulated with {}", link.means());
     if !link.is_real_time() {
-        eprintln!("nearlight: without real-time priority (CAP_SYS_NICE) packets are late whenever the machine is busy");
+        eprintln!(
+            "nearlight: no real-time priority (needs CAP_SYS_NICE): packets are late whenever the machine is busy"
+        );
     }
 }
 
@@ -375,7 +374,7 @@ impl Process {
 
     fn last_words(&self) -> String {
         let words = fs::read_to_string(&self.words).unwrap_or_default();
-        words.lines().last().map_or_else(|| "it said nothing".to_owned(), ToOwned::to_owned)
+        words.lines().last().map_or_else(|| "it printed nothing".to_owned(), ToOwned::to_owned)
     }
 
     /// Fails if it has ended early.
@@ -396,7 +395,7 @@ impl Process {
                 None => take_time(STEP),
             }
         }
-        bail!("{} does not end", self.name)
+        bail!("{} does not exit", self.name)
     }
 
     fn end(&mut self) -> anyhow::Result<()> {

@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &MergeArguments) -> anyhow::Result<ExitCode> {
         None => {
             let first = &arguments.folders[0];
             let (head, _) = nearlight_lab::read_results(&first.join(nearlight_lab::RUNS_FILE)).with_context(|| {
-                format!("`{}` holds no results: name folders that `nearlight lab run` has written", first.display())
+                format!("`{}` contains no results: name folders that `nearlight lab run` has written", first.display())
             })?;
             PathBuf::from("results").join(if head.live { format!("{}-live", head.plan) } else { head.plan })
         }

@@ -231,7 +231,7 @@ fn programs_that_know_nothing_of_it_are_watched_and_steered() {
     let mut command = Running::new(hook(&screen.display, &["true"]));
     let (code, said) = command.end();
     assert_eq!(code, Some(0));
-    assert!(said.contains("showed no picture"), "{said}");
+    assert!(said.contains("presented no picture"), "{said}");
     let (code, said) = Running::new(hook(&screen.display, &["sh", "-c", "kill -9 $$"])).end();
     assert_eq!((code, said.contains("nothing was streamed")), (Some(128 + 9), true), "{said}");
     let (code, said) = Running::new(hook(&screen.display, &["/nonexistent/program"])).end();

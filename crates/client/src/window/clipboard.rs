@@ -47,7 +47,7 @@ fn carry_out(orders: &Receiver<Order>, inputs: &mpsc::Sender<UserInput>) {
     let mut clipboard = match Clipboard::new() {
         Ok(clipboard) => clipboard,
         Err(error) => {
-            tracing::warn!(%error, "the system gives no clipboard: texts are neither pasted nor copied");
+            tracing::warn!(%error, "cannot access the clipboard; texts are neither pasted nor copied");
             return;
         }
     };
@@ -69,7 +69,7 @@ fn carry_out(orders: &Receiver<Order>, inputs: &mpsc::Sender<UserInput>) {
             },
             Order::Write(text) => {
                 if let Err(error) = clipboard.set_text(text) {
-                    tracing::warn!(%error, "the application's text did not get onto the clipboard");
+                    tracing::warn!(%error, "cannot put the application's text on the clipboard");
                 }
             }
         }

@@ -16,7 +16,7 @@ pub fn cursor(shape: &CursorShape, make: impl FnOnce(CustomCursorSource) -> Cust
             Err(reason) => {
                 tracing::warn!(
                     reason,
-                    "the application's pointer is no image that can be shown: the usual arrow stands for it"
+                    "the application's pointer image cannot be shown; the default arrow is shown instead"
                 );
                 CursorIcon::Default.into()
             }

@@ -67,7 +67,7 @@ fn follow(pulses: &Receiver<Haptics>, tell: &dyn Fn(GamepadNews)) {
     let mut gilrs = match Gilrs::new() {
         Ok(gilrs) => gilrs,
         Err(error) => {
-            tracing::warn!(%error, "the system gives no access to gamepads: none will do anything");
+            tracing::warn!(%error, "cannot access gamepads; they have no effect");
             return;
         }
     };

@@ -421,7 +421,7 @@ impl Stage {
             && window
                 .set_cursor_grab(CursorGrabMode::Locked)
                 .or_else(|_| window.set_cursor_grab(CursorGrabMode::Confined))
-                .inspect_err(|error| tracing::warn!(%error, "the system does not let the window catch the mouse"))
+                .inspect_err(|error| tracing::warn!(%error, "the window cannot capture the pointer"))
                 .is_ok();
         if !caught {
             let _ = window.set_cursor_grab(CursorGrabMode::None);

@@ -144,7 +144,7 @@ impl Painter {
                 Current::Timeout | Current::Occluded => return Ok(None),
                 Current::Outdated | Current::Lost => self.surface.configure(&self.device, &self.configuration),
                 Current::Validation => {
-                    return Err(ClientError::Graphics("the window's surface cannot be drawn to".into()));
+                    return Err(ClientError::Graphics("cannot draw to the window's surface".into()));
                 }
             }
         }
@@ -186,7 +186,7 @@ fn configuration(
     adapter: &wgpu::Adapter,
     (width, height): (u32, u32),
 ) -> Result<wgpu::SurfaceConfiguration, ClientError> {
-    let unusable = || ClientError::Graphics("the adapter cannot draw to this window".into());
+    let unusable = || ClientError::Graphics("the graphics adapter cannot draw to this window".into());
     let capabilities = surface.get_capabilities(adapter);
     let mut configuration = surface.get_default_config(adapter, width.max(1), height.max(1)).ok_or_else(unusable)?;
     let linear = capabilities.formats.iter().find(|format| !format.is_srgb());

@@ -50,12 +50,15 @@ pub(super) fn refusal(cell: &Cell) -> Option<&'static str> {
     let route = &flow.route;
     let mut paths = cell.segments.iter().flat_map(|segment| [&segment.forward, &segment.feedback]);
     let reasons = [
-        (paths.any(|path| path.cells().next().is_some()), "its path leads through a Wi-Fi cell"),
+        (paths.any(|path| path.cells().next().is_some()), "its path crosses a Wi-Fi cell"),
         (
             flow.start != Span::ZERO || flow.stop < cell.setting.duration,
-            "its flow starts later or stops earlier; live it lasts from start to end",
+            "its flow starts later or stops earlier; live, flows last for the whole run",
         ),
-        (route.direction != Direction::Forward, "its flow goes back; live it goes from the server to the client"),
+        (
+            route.direction != Direction::Forward,
+            "its flow is in the reverse direction; live, flows go from the server to the client",
+        ),
         (route.access.is_some() || route.access_feedback.is_some(), "its flow has hops of its own beside the shared"),
         (route.through.len() != cell.segments.len(), "its flow takes only some of the path's segments"),
     ];

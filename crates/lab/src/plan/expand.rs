@@ -151,7 +151,7 @@ impl Expanded {
         if !self.labels.insert(cell.labels.clone()) {
             let labels = cell.labels.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>();
             let what = format!(
-                "a second cell has the labels {}, and runs are told apart by their labels alone; give each case a `name` \
+                "a second cell has the labels {}, and runs are distinguished only by their labels; give each case a `name` \
                  of its own, or differ by `labels`",
                 labels.join(", ")
             );
@@ -209,7 +209,7 @@ fn check_cells(place: &Text<'_>, at: usize, cell: &Cell) -> Result<(), PlanError
     if paths.all(|path| path.cells().next().is_none()) {
         return Ok(());
     }
-    lead_through(cell).map_err(|error| place.error(at, format!("no path leads through this cell: {error}")))
+    lead_through(cell).map_err(|error| place.error(at, format!("no path crosses this cell: {error}")))
 }
 
 /// Leads all paths through their Wi-Fi cells, as a run does.
@@ -259,7 +259,7 @@ struct Named {
 fn systems(place: &Text<'_>, body: &Body, setting: &Setting) -> Result<Vec<Named>, PlanError> {
     if let Some(media) = body.media.as_ref().filter(|media| media.as_ref().is_empty()) {
         if body.controllers.is_some() || body.system.is_some() || body.oracle == Some(true) {
-            let what = "there are no sessions (`media = []`), so that there is nothing to control; leave `controllers`, `system` and \
+            let what = "there are no sessions (`media = []`), so there is nothing to control; leave `controllers`, `system` and \
                         `oracle` out";
             return Err(place.error(media.span().start, what));
         }

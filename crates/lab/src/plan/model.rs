@@ -54,14 +54,14 @@ impl ModelOptions {
             return Err(format!("`{name}` goes from 0.1 to 100"));
         }
         if !(0.0..=2.0).contains(&self.deviation) || !(0.0..1.0).contains(&self.correlation) {
-            return Err("`deviation` goes from 0 to 2, `correlation` from 0 to below 1".to_owned());
+            return Err("`deviation` must be from 0 to 2, `correlation` from 0 to below 1".to_owned());
         }
         if !(0.0..=1_000.0).contains(&self.reaction) || !(0.0..=1.0).contains(&self.limited_share) {
-            return Err("`reaction_frames` goes from 0 to 1000, `limited_share` from 0 to 1".to_owned());
+            return Err("`reaction_frames` must be from 0 to 1000, `limited_share` from 0 to 1".to_owned());
         }
         let spans = [self.scene_every, self.limited_every, Some(self.limited_for)];
         if spans.into_iter().flatten().any(|span| span < Span::from_millis(100)) {
-            return Err("scenes and phases of little content last at least 100ms".to_owned());
+            return Err("scenes and phases of low complexity must last at least 100ms".to_owned());
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ pub(super) fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Settin
     }
     let deadline = or(body.client.deadline.as_ref(), DEADLINE).0;
     if deadline <= Span::ZERO {
-        let what = "no frame is displayed within no time: give `deadline` a time, such as deadline = \"100ms\"";
+        let what = "`deadline` must be above 0, such as deadline = \"100ms\"";
         return Err(place.error(place_of(body.client.deadline.as_ref(), at), what));
     }
     let transport = body.transport.unwrap_or_default();

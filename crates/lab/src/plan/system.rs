@@ -46,10 +46,10 @@ pub(super) fn system(part: &SystemPart) -> Result<(System, Vec<(String, String)>
             return Err(format!("recovery by group needs key_every from 1 to {LONGEST_GROUP}"));
         }
         (_, Some(_)) if fec != "none" || part.recovery.is_some() => {
-            return Err("TCP itself retransmits what is lost: leave out `fec` and `recovery`".to_owned());
+            return Err("TCP retransmits losses itself: leave out `fec` and `recovery`".to_owned());
         }
         (_, Some(_)) if part.captures == Some(Captures::Fitted) => {
-            return Err("frames over TCP tell nothing of the display: leave out `captures`".to_owned());
+            return Err("frames over TCP carry no feedback from the display: leave out `captures`".to_owned());
         }
         _ => {}
     }

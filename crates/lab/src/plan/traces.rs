@@ -33,10 +33,7 @@ impl Plan {
             }
         }
         if cells.is_empty() {
-            return Err(refused(
-                folder,
-                "the plan has no path with `model=`, so that a trace has nothing to stand for",
-            ));
+            return Err(refused(folder, "the plan has no path with `model=` that a trace could replace"));
         }
         let mut digest = Digest::of(&self.digest.to_le_bytes());
         for trace in &traces {

@@ -11,7 +11,7 @@ use super::store::{Head, Lines, RUNS_FILE, ShardNote, read_lines, write_lines};
 /// Why results cannot be joined.
 #[derive(Debug, Error)]
 pub enum MergeError {
-    #[error("`{}` holds no results: name folders that `nearlight lab run` has written", .0.display())]
+    #[error("`{}` contains no results: name folders that `nearlight lab run` has written", .0.display())]
     NoResults(PathBuf),
     #[error("`{}` and `{}` do not belong together: {difference}", first.display(), other.display())]
     Different { first: PathBuf, other: PathBuf, difference: &'static str },
@@ -27,7 +27,7 @@ pub enum MergeError {
         folder.display()
     )]
     Unfinished { folder: PathBuf, shard: Shard, done: usize, runs: usize },
-    #[error("cannot write to `{}`: {source}; give another folder with --out", folder.display())]
+    #[error("cannot write to `{}`: {source}; specify another folder with --out", folder.display())]
     Folder { folder: PathBuf, source: std::io::Error },
 }
 

@@ -17,7 +17,7 @@ pub struct Shard {
 
 /// A text that names no shard.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no shard: write I/N with I from 1 to N, such as 2/8, N at most {MOST_SHARDS}")]
+#[error("`{0}` is not a shard: write I/N with I from 1 to N, such as 2/8, N at most {MOST_SHARDS}")]
 pub struct NoShard(String);
 
 /// More than any cluster has processors.

@@ -45,7 +45,10 @@ pub(crate) fn refusal(cell: &Cell) -> Option<&'static str> {
             segment.forward.path(0).capacity(Time::ZERO).is_none(),
             "nothing limits the path's rate, so there is no best schedule; leave the oracle out",
         ),
-        (!cell.flows.is_empty(), "the oracle cannot know what competing flows leave; leave one of them out"),
+        (
+            !cell.flows.is_empty(),
+            "the oracle cannot know the capacity that competing flows leave; leave one of them out",
+        ),
         (!whole, "the oracle's session lasts from start to end; leave it out where sessions pause or stop"),
         (
             route.direction != Direction::Forward || own_hops,
@@ -53,7 +56,7 @@ pub(crate) fn refusal(cell: &Cell) -> Option<&'static str> {
         ),
         (
             !matches!(cell.setting.source.encoder, Encoder::Model(_)),
-            "the oracle chooses sizes of frames and codes none; leave it out, or use the encoder model",
+            "the oracle chooses frame sizes and encodes nothing; leave it out, or use the encoder model",
         ),
     ];
     reasons.into_iter().find_map(|(refused, why)| refused.then_some(why))

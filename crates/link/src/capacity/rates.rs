@@ -33,7 +33,7 @@ pub enum BadSteps {
     Order(usize),
     #[error("a capacity that repeats needs an end after its last step")]
     Period,
-    #[error("the capacity is zero throughout, so nothing would ever get through")]
+    #[error("the capacity is zero throughout, so no packet would ever be delivered")]
     Zero,
 }
 

@@ -27,17 +27,15 @@ const MODEL_LENGTH: Span = Span::from_secs(600);
 pub enum LoadError {
     #[error(transparent)]
     Trace(#[from] TraceError),
-    #[error(
-        "`fine` describes what lies below the steps of a series, but `{0}` is a trace of packets; leave `fine` out"
-    )]
+    #[error("`fine` adds detail within the steps of a rate series, but `{0}` is a packet trace; leave `fine` out")]
     FineOfPackets(String),
-    #[error("`burst` makes a token bucket of a rate, but `{0}` is a trace of packets; leave `burst` out")]
+    #[error("`burst` turns a rate into a token bucket, but `{0}` is a packet trace; leave `burst` out")]
     BurstOfPackets(String),
     #[error(
-        "`wifi={0}` is a cell, and cells are only for simulated paths; leave it out, or write rate=, delay= and loss= instead"
+        "`wifi={0}` is a Wi-Fi cell, which only simulated paths support; leave it out, or write rate=, delay= and loss= instead"
     )]
     Cell(String),
-    #[error("`wifi={settings}` is no cell: {reason}")]
+    #[error("`wifi={settings}` is not a valid cell: {reason}")]
     BadCell { settings: String, reason: String },
 }
 

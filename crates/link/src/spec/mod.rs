@@ -141,17 +141,19 @@ pub enum SpecError {
     BadValue { key: &'static str, value: String, form: &'static str },
     #[error("`{text}` is not a pair key=value; a path looks like rate=10mbit,delay=10ms,loss=1%,queue=100ms")]
     NotAPair { text: String },
-    #[error("`{key}` describes a bottleneck, but there is none to describe; add rate=, trace= or model=")]
+    #[error("`{key}` describes a bottleneck, but the path has none; add rate=, trace= or model=")]
     NoBottleneck { key: &'static str },
     #[error("`{key}` is given twice for the same bottleneck; keep one of them")]
     Twice { key: &'static str },
-    #[error("`bucket` chooses how tokens are spent, but there are none; add burst=, such as burst=3kb")]
+    #[error("`bucket` selects how tokens are spent, but there is no token bucket; add burst=, such as burst=3kb")]
     BucketWithoutBurst,
     #[error(
-        "`offset` is where in its file a trace begins, but `{capacity}` is no trace; leave `offset` out, or write trace=FILE"
+        "`offset` is the start position within a trace file, but `{capacity}` is not a trace; leave `offset` out, or write trace=FILE"
     )]
     OffsetWithoutTrace { capacity: String },
-    #[error("`burst` does not go with `fine`: slots have their own way of taking packets; leave one of them out")]
+    #[error(
+        "`burst` and `fine` cannot be combined: slots have their own rule for admitting packets; leave one of them out"
+    )]
     BurstWithSlots,
     #[error(
         "a table describes one hop, and this one has `{first}` and `{second}`; write a list of tables, one for each hop"

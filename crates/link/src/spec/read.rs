@@ -68,16 +68,16 @@ const KEYS: [Key; 20] = [
     key(
         "jitter",
         Kind::Hop,
-        "the longest extra delay (30ms), with a line rate if you like (30ms/100mbit), a measured distribution, ascending up to 100%, \
-         0%:0ms/50%:2ms/100%:30ms, or one that wanders with a mean, a deviation and a memory: log-normal/20ms/30ms/200ms",
+        "the maximum additional delay (30ms), optionally with a line rate (30ms/100mbit), a measured distribution, ascending up to 100%, \
+         0%:0ms/50%:2ms/100%:30ms, or a correlated one with a mean, a deviation and a correlation time: log-normal/20ms/30ms/200ms",
     ),
     key("loss", Kind::Hop, "a share (1% or 0.01), or a share and its correlation: 1%/25%"),
     key(
         "gilbert",
         Kind::Hop,
-        "chances from good to bad and back, 1%/30%, with the losses in bad and good if you like: 1%/30%/100%/0%",
+        "probabilities from good to bad and back, 1%/30%, optionally with the losses in bad and good: 1%/30%/100%/0%",
     ),
-    key("reorder", Kind::Hop, "a share (1%), with the time by which packets are held back if you like: 1%/5ms"),
+    key("reorder", Kind::Hop, "a share (1%), optionally with the time by which packets are delayed: 1%/5ms"),
     key("duplicate", Kind::Hop, "a share (1% or 0.01)"),
     key("outage", Kind::Hop, PERIODS),
     key("freeze", Kind::Hop, PERIODS),

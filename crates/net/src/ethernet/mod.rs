@@ -207,7 +207,7 @@ impl Hub {
                     }
                     Err(error) => {
                         failing = true;
-                        tracing::warn!(interface = self.packets().name(), %error, "the interface fails; frames are lost until it is back");
+                        tracing::warn!(interface = self.packets().name(), %error, "the interface failed; frames are lost until it recovers");
                         failed_at = Some(self.clock.now());
                     }
                 },
@@ -312,7 +312,7 @@ impl LoggedStatistics {
         let ResponderStatistics { wrong_token, not_allowed, malformed, .. } = counts;
         tracing::warn!(
             last = %source, wrong_token, not_allowed, malformed,
-            "Ethernet frames were dropped: without this server's token, from addresses that --ethernet-allow does not name, or of another protocol"
+            "Ethernet frames were dropped: wrong token, an address that --ethernet-allow does not list, or another protocol"
         );
         (self.at, self.counts) = (Some(now), counts);
     }

@@ -183,7 +183,7 @@ impl EthernetSession {
             state.channel.statistics();
         tracing::info!(
             peer = %self.peer, ended = ?state.channel.ended(), frames_sent, frames_received, replayed, forged, unread, retransmissions,
-            "an Ethernet session is over"
+            "an Ethernet session ended"
         );
     }
 

@@ -10,7 +10,7 @@ use super::socket::Line;
 use crate::carrier::{Carrier, CarrierEvent};
 
 /// Why a session ends when its client has triggered a bug in the WebRTC library.
-pub(crate) const LIBRARY_FAILED: &str = "the client sent what the WebRTC library failed on";
+pub(crate) const LIBRARY_FAILED: &str = "the WebRTC library failed on the client's data";
 /// Labels of the data channels.
 const CONTROL: &str = "control";
 const SESSION: &str = "session";
@@ -118,7 +118,7 @@ impl WebRtcCarrier {
         if matches!(message, ClientMessage::Hello(_)) && !self.greeted {
             self.greeted = true;
             if let Err(error) = self.at.peer.open_unreliable(NOTES) {
-                tracing::warn!(%error, "notes go over the client's channel, where losses hold them up");
+                tracing::warn!(%error, "cannot open the channel for frame notes; they use the client's channel");
             }
             self.choose_note_channel();
         }
@@ -194,7 +194,7 @@ impl Carrier for WebRtcCarrier {
             heard = self.at.recv() => heard,
             request = self.requests.recv() => match request {
                 Some(End) => Err("the client ended the session".into()),
-                None => Err("the session was forgotten".into()),
+                None => Err("the session was removed".into()),
             },
         }
     }

@@ -113,7 +113,7 @@ impl Whep {
         let preferences = ClientPreferences { codec, display, sound, marker };
         let common = SessionCommon::open(Arc::clone(state), session, preferences, peer.sender()).map_err(internal)?;
         let line = self.exchange.connect(&own, state.bad_path(session, now));
-        tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client came");
+        tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client connected");
         let (carrier, ender) = WebRtcCarrier::new(peer, line);
         let task = Box::new(SessionTask::new(Arc::clone(state), session, permit, carrier, Some(common)));
         let session = Session { ender, name: Offer::name_in(offer.sdp()).unwrap_or_default().to_owned() };
@@ -236,7 +236,7 @@ async fn trickle(
     }
     let text = body(&whep, request, FRAGMENT).await?;
     if Fragment::parse(&text)?.restarts(&session.name) {
-        let words = "ICE cannot be begun anew in this session; end it and make another";
+        let words = "ICE restarts are not supported; end this session and create another";
         return Err(Refused::new(StatusCode::UNPROCESSABLE_ENTITY, words));
     }
     // An ICE-lite server has no use for the client's addresses: it waits for the client's checks.
@@ -268,8 +268,12 @@ fn find(whep: &Whep, id: &str) -> Result<Session, Refused> {
 /// Whether the query requests the latency marker below the pictures, which a plain player would display.
 fn wants_marker(query: &str) -> Result<bool, Refused> {
     let values = query.split('&').filter_map(|pair| pair.strip_prefix(MARKER));
-    let unknown =
-        || Refused::new(StatusCode::BAD_REQUEST, "the latency marker comes as marker=strip or, left out, not at all");
+    let unknown = || {
+        Refused::new(
+            StatusCode::BAD_REQUEST,
+            "`marker` must be `strip`: write marker=strip for the latency marker, or omit it",
+        )
+    };
     values.map(|value| (value == "strip").then_some(true).ok_or_else(unknown)).next_back().unwrap_or(Ok(false))
 }
 
@@ -286,7 +290,8 @@ async fn body(whep: &Whep, request: HttpRequest, wanted: &str) -> Result<String,
     if !kind.eq_ignore_ascii_case(wanted) {
         return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send Content-Type: {wanted}")));
     }
-    let busy = || Refused::new(StatusCode::SERVICE_UNAVAILABLE, "too many clients are about to connect; try again");
+    let busy =
+        || Refused::new(StatusCode::SERVICE_UNAVAILABLE, "too many clients are connecting; try again in a moment");
     let _reading = whep.bodies.try_acquire().map_err(|_| busy())?;
     read(request.into_body(), MAX_SDP_BYTES).await
 }
@@ -296,10 +301,10 @@ pub(crate) async fn read(body: Body, most: usize) -> Result<String, Refused> {
     let bytes = match tokio::time::timeout(BODY_LIMIT, axum::body::to_bytes(body, most)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => {
-            let words = format!("the body is longer than {most} bytes, or broke off");
+            let words = format!("the body is longer than {most} bytes or incomplete");
             return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, words));
         }
-        Err(_) => return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+        Err(_) => return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
     };
     String::from_utf8(bytes.into()).map_err(|_| Refused::new(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
 }

@@ -385,7 +385,7 @@ async fn a_viewer_goes_from_its_own_encoder_to_a_layer_and_back() {
     assert!(both.iter().all(|client| client.marked + 10 < client.displayed), "shared pictures have none");
     let second = both.pop().expect("two");
     second.say(CarrierEvent::Message(ClientMessage::Goodbye));
-    assert_eq!(second.ended().await, "the client said goodbye");
+    assert_eq!(second.ended().await, "the client closed the session");
     let before = server.figure("own_encodes_total");
     let mut first = both.pop().expect("two");
     let marked = first.marked;
@@ -433,7 +433,7 @@ async fn pictures_messages_and_inputs_cross_a_carrier_in_memory() {
     }
     assert_eq!(client.keys, 1, "one key frame, the first");
     client.say(CarrierEvent::Message(ClientMessage::Goodbye));
-    assert_eq!(client.ended().await, "the client said goodbye");
+    assert_eq!(client.ended().await, "the client closed the session");
     assert!(server.state.try_admit(server.state.clock.now(), CLIENT).is_ok(), "its place is free again");
 }
 
@@ -465,7 +465,7 @@ async fn every_end_is_reported_in_words() {
         ("the client's network is gone", |_, client| {
             client.say(CarrierEvent::Closed("the client's network is gone".into()));
         }),
-        ("the client greeted twice", |_, client| {
+        ("the client sent a second hello", |_, client| {
             client.hello(nearlight_wire::PROTOCOL_VERSION);
             client.hello(nearlight_wire::PROTOCOL_VERSION);
         }),

@@ -61,7 +61,7 @@ impl UnitySession {
         let (number, permit, line, answer) = match self.begin(&offer) {
             Ok(begun) => begun,
             Err(reason) => {
-                tracing::info!(client = %self.from.address, reason, "one of Unity's clients was not let in");
+                tracing::info!(client = %self.from.address, reason, "a Unity client was not admitted");
                 self.facts.send(Fact::Answer(self.peer, Err(reason))).await.ok();
                 return;
             }
@@ -98,7 +98,7 @@ impl UnitySession {
         let answer = peer.on_offer(now, &offer).map_err(|error| words(&error))?;
         let line = peer.credentials().map(|own| self.exchange.connect(own, state.bad_path(number, now)));
         let line = line.ok_or("the answer has no ICE credentials")?;
-        tracing::info!(session = number, client = %self.from.address, "one of Unity's clients came");
+        tracing::info!(session = number, client = %self.from.address, "a Unity client connected");
         Ok((number, permit, PeerLine::new(peer, line), answer))
     }
 }
@@ -243,6 +243,6 @@ impl Carrier for UnityCarrier {
 }
 
 fn words(error: &PeerError) -> String {
-    tracing::debug!(?error, "a description of one of Unity's clients was refused");
+    tracing::debug!(?error, "a description of a Unity client was refused");
     error.to_string()
 }

@@ -55,6 +55,6 @@ fn gate(state: Arc<ServerState>) -> Gate {
         }
         Brought::Answer(text) => Offer::parse_answer(text).map(drop).map_err(|error| bad(error.to_string())),
         Brought::Candidate(text) if is_candidate(text) => Ok(()),
-        Brought::Candidate(_) => Err(bad("the candidate is not as RFC 8839 describes it".into())),
+        Brought::Candidate(_) => Err(bad("the candidate is malformed (RFC 8839)".into())),
     })
 }

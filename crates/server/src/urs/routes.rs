@@ -79,11 +79,11 @@ impl Access {
             return (self.refuse)(peer.0, token).map_or(Ok(Guest { trusted: true, ..guest }), Err);
         }
         if self.token_needed {
-            let words = "add ?token= and the token of the link that the server printed";
+            let words = "add ?token=TOKEN with the token of the link that the server printed";
             return Err(Refused::new(StatusCode::UNAUTHORIZED, words));
         }
         if is_foreign(uri, headers) {
-            let words = "a page of another host needs ?token= and the token of the server's link";
+            let words = "a page of another host needs ?token=TOKEN with the token of the server's link";
             return Err(Refused::new(StatusCode::FORBIDDEN, words));
         }
         Ok(guest)
@@ -107,7 +107,7 @@ fn problem(refused: &Refused) -> Response {
 }
 
 fn unreadable(query: &QueryRejection) -> Response {
-    problem(&Refused::new(StatusCode::BAD_REQUEST, format!("the address's query cannot be read: {query}")))
+    problem(&Refused::new(StatusCode::BAD_REQUEST, format!("the query of the URL is malformed: {query}")))
 }
 
 async fn config(State(access): State<Arc<Access>>) -> Response {
@@ -163,7 +163,7 @@ async fn serve(mut socket: WebSocket, from: Guest, signalling: &SignallingTask, 
             signalling.bring(Fact::Closed(client)).await;
         }
         Ok(Err(full)) => {
-            tracing::warn!(client = %from.address, reason = %full, "one of Unity's clients was refused");
+            tracing::warn!(client = %from.address, reason = %full, "a Unity client was refused");
             let text = json!({ "type": "error", "message": full.to_string() }).to_string();
             let _ = socket.send(Message::Text(text.into())).await;
         }

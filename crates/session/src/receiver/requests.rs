@@ -135,7 +135,7 @@ impl Receiver {
         let reason = match self.key_frame_asked_at.replace(now) {
             _ if self.loss_recovery == LossRecovery::OpenUvr => "a frame was dropped and no key frame has come since",
             Some(_) => "request unanswered",
-            None if self.assembler.is_broken() => "nothing that could be decoded is on its way",
+            None if self.assembler.is_broken() => "nothing decodable is in flight",
             None => "recovery takes too long",
         };
         self.transmit.push_back(ToServer::KeyFrameRequest(KeyFrameRequest { newest }));

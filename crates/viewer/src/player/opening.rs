@@ -55,7 +55,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
     };
     to_server.send(&ClientMessage::Hello(hello)).await?;
     let answer = tokio::time::timeout(GREETING_LIMIT, from_server.recv()).await;
-    match answer.map_err(|_| Trouble::Passing("the server did not answer the greeting".into()))?? {
+    match answer.map_err(|_| Trouble::Passing("the server did not answer the hello".into()))?? {
         ServerMessage::Welcome(welcome)
             if !welcome.proof.is_some_and(|proof| binding.verify(token, Role::Server, &proof)) =>
         {
@@ -76,7 +76,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
         | ServerMessage::Pointer { .. }
         | ServerMessage::Clipboard { .. }
         | ServerMessage::Application { .. } => {
-            Err(Trouble::Passing("the server answered the greeting with something else".into()))
+            Err(Trouble::Passing("the server answered the hello with an unexpected message".into()))
         }
     }
 }

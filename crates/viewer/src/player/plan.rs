@@ -62,10 +62,10 @@ impl PathPlan {
                 Some((_, Change::Outage(outage))) => {
                     self.outage = outage;
                     connection.set_outage(outage);
-                    tracing::info!(outage, "the path changed on purpose");
+                    tracing::info!(outage, "emulated outage");
                 }
                 Some((_, Change::Rebind)) => match connection.rebind() {
-                    Ok(address) => tracing::info!(%address, "moved to another local port on purpose"),
+                    Ok(address) => tracing::info!(%address, "rebound to another local port (--rebind)"),
                     Err(error) => tracing::warn!(%error, "moving to another local port failed"),
                 },
                 None => {}

@@ -169,7 +169,7 @@ impl<'a> Session<'a> {
             if self.drain.is_none() && now >= self.heard_at + LONGEST_SILENCE {
                 self.connection.close(0, "nothing came from the server");
                 let seconds = LONGEST_SILENCE.as_secs_f64();
-                return Ok(Ended::Lost { reason: format!("nothing came for {seconds} s"), watched: true });
+                return Ok(Ended::Lost { reason: format!("nothing arrived for {seconds} s"), watched: true });
             }
             match self.next(now).await {
                 Next::Datagram(received) => {
@@ -363,7 +363,7 @@ impl<'a> Session<'a> {
             }
             UserInput::Clipboard(text) if self.clipboard => self.say(ClientMessage::Clipboard { text }),
             UserInput::Clipboard(_) => {
-                tracing::warn!("nothing was pasted: the server's owner does not let texts of the clipboard pass");
+                tracing::warn!("nothing was pasted: the server's owner does not permit clipboard texts");
             }
         }
     }

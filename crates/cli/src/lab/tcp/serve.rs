@@ -81,7 +81,7 @@ pub(in crate::lab) fn serve(arguments: &TcpServeArguments) -> anyhow::Result<Exi
     let journal = Journal::create(&arguments.events, Origin::Server)?;
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("no port")?;
     println!("{}", serde_json::json!({ "port": listener.local_addr()?.port() }));
-    let (stream, _) = listener.accept().context("no client came")?;
+    let (stream, _) = listener.accept().context("no client connected")?;
     stream.set_nodelay(true)?;
     set_congestion_control(&stream, &arguments.law).with_context(|| {
         let law = &arguments.law;

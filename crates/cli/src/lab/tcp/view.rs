@@ -147,12 +147,12 @@ impl Display<'_> {
         while due - begin < arguments.seconds {
             sleep_until(self.clock, due);
             if self.shared.ended.load(Ordering::Relaxed) {
-                bail!("the server has gone");
+                bail!("the server closed the connection");
             }
             let now = self.clock.now();
             inputs.push(now);
             let sent = stream.write_all(&(inputs.len() as u32).to_be_bytes());
-            sent.context("the server has gone")?;
+            sent.context("the server closed the connection")?;
             let shown = locked(&self.shared.newest).take();
             if let Some(shown) = shown {
                 let newest = (shown.head.input as usize).min(inputs.len());

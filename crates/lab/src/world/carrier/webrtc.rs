@@ -102,7 +102,7 @@ impl WebRtc {
         let answer = peer.on_offer(server, &offer).map_err(|error| refused(&error))?;
         player.on_answer(client, &answer).map_err(|error| refused(&error))?;
         let channel = connect(&mut peer, &mut player, (server, client))
-            .ok_or_else(|| RunError::WebRtc("the two ends do not find each other".into()))?;
+            .ok_or_else(|| RunError::WebRtc("ICE found no path between the two ends".into()))?;
         peer.set_note_channel(Some(channel));
         Ok(Self {
             peer,
