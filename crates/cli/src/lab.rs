@@ -286,12 +286,18 @@ fn write_reports(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
-    println!("Plans in {}:", arguments.plans.display());
+    let folder = arguments.plans.display();
     let mut files: Vec<PathBuf> = std::fs::read_dir(&arguments.plans)
-        .with_context(|| format!("cannot read the folder `{}`; name one with --plans", arguments.plans.display()))?
+        .with_context(|| {
+            format!(
+                "cannot read the plans in `{folder}`. They come with Nearlight's source code: name their folder with \
+                 --plans"
+            )
+        })?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
         .collect();
+    println!("Plans in {folder}:");
     files.sort();
     for file in files {
         match Plan::read(&file) {

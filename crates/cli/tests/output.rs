@@ -168,6 +168,14 @@ fn a_failure_to_start_is_reported_with_what_was_logged_before() {
 }
 
 #[test]
+fn a_list_without_plans_is_an_error_alone() {
+    let output = nearlight().args(["lab", "list", "--plans", "nowhere"]).output().expect("runs");
+    let words = text(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len(), words.lines().count()), (Some(1), 0, 1), "{words}");
+    assert!(words.contains("the plans in `nowhere`") && words.contains("--plans"), "{words}");
+}
+
+#[test]
 fn whoever_stops_reading_is_not_told_of_an_error() {
     let plans = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
     let commands: [&[&str]; 3] =
