@@ -28,7 +28,7 @@ pub use runner::{
     read_results, run_plan, run_plan_with,
 };
 pub use summary::{CellSummary, Figure, FlowSummary, STAGE_METRICS, Summary, run_means, summarise};
-pub use world::{LONGEST_WAIT_OVER_TCP, RunError, run};
+pub use world::{CaptureMoment, LONGEST_WAIT_OVER_TCP, RunError, capture_moments, run};
 
 /// The commit that this was built from.
 pub const COMMIT: &str = env!("NEARLIGHT_COMMIT");

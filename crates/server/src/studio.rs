@@ -393,6 +393,9 @@ pub(crate) fn for_codec(pixels: Pixels<'_>) -> convert::Pixels<'_> {
 }
 
 #[cfg(test)]
+mod beside_the_lab;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -13,6 +13,7 @@ use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
 use super::application::{Application, OnNetwork};
+use super::capture_moments::CaptureMoment;
 use super::carrier::{Carrier, server_clock, world_clock};
 use super::network::{Arrival, End, Network, Parcel};
 use super::sent_frames::SentFrames;
@@ -165,6 +166,8 @@ pub(crate) struct MediaActor {
     pub(crate) due: Time,
     pub(crate) tally: Tally,
     pub(crate) failed: Option<CodecError>,
+    /// Only where they are asked for.
+    pub(super) moments: Option<Vec<CaptureMoment>>,
 }
 
 impl MediaActor {
@@ -224,6 +227,7 @@ impl MediaActor {
             due,
             tally,
             failed: None,
+            moments: None,
             config,
         }
     }
@@ -360,7 +364,11 @@ impl MediaActor {
         let scale = target.step.scale;
         // Frames take the same time from capture to bits, however many are in work.
         let facts = CaptureFacts::new(target.refusal, target.step, true);
-        if let CaptureDecision::Skip(reason) = self.skipper.on_moment(&facts) {
+        let decision = self.skipper.on_moment(&facts);
+        if let Some(moments) = &mut self.moments {
+            moments.push(CaptureMoment { at: now, facts, decision });
+        }
+        if let CaptureDecision::Skip(reason) = decision {
             self.application.on_skipped(reason);
             self.tally.on_skipped(now);
             self.sender_due = now;

@@ -1,6 +1,7 @@
 //! Sessions and competing flows over shared links in virtual time: the clock goes from one deadline to the next.
 
 mod application;
+mod capture_moments;
 mod carrier;
 mod links;
 mod media;
@@ -12,6 +13,7 @@ mod sent_frames;
 mod standstill;
 mod tally;
 
+pub use self::capture_moments::{CaptureMoment, capture_moments};
 pub use self::reliable::LONGEST_WAIT_OVER_TCP;
 pub(crate) use self::tally::{Sums, Tally};
 
