@@ -11,6 +11,11 @@ fn runs(controllers: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
 
 /// 20 s of a session whose client requests key frames where repairs fail.
 fn runs_over(transport: &str, controllers: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
+    runs_from(transport, controllers, "15mbit", forward, seeds)
+}
+
+/// The same with another start rate, which `fixed` keeps.
+fn runs_from(transport: &str, controllers: &str, start: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
     let text = format!(
         r#"
         question = "?"
@@ -23,7 +28,7 @@ fn runs_over(transport: &str, controllers: &str, forward: &str, seeds: u64) -> V
         [all.source]
         fps = 72
         minimum = "5mbit"
-        start = "15mbit"
+        start = "{start}"
         maximum = "100mbit"
         render = "10ms"
         encode = "6ms"
@@ -58,6 +63,14 @@ fn no_picture_stands_over_mobile_paths_whatever_the_controller() {
     // Every controller but `fixed`.
     assert_eq!(all.len(), 2 * (nearlight_rate::PRESETS.len() - 1));
     assert_moving(&all);
+}
+
+/// A sender that never backs off: whatever the queue keeps of its frames, a key frame gets through.
+#[test]
+fn no_picture_stands_where_several_times_as_much_is_sent_as_a_short_queue_takes() {
+    for path in ["rate=30mbit,queue=20p", "rate=10mbit,queue=10p", "rate=8mbit,queue=20ms", "rate=2mbit,queue=20ms"] {
+        assert_moving(&runs_from("webtransport", r#"["fixed"]"#, "60mbit", path, 2));
+    }
 }
 
 /// A queue of 100 ms at 40 Mb/s holds seconds' worth of the rate that remains in the dips.

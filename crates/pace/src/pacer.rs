@@ -14,8 +14,10 @@ const CATCH_UP: Span = Mode::DEFAULT_INTERVAL;
 pub enum Class {
     /// Part of a frame announced by [`Pacer::on_frame`]: waits its turn.
     Media,
-    /// A retransmission, or sound: never waits, but media waits for it, at most 5 ms.
+    /// Sound: never waits, but media waits for it, at most 5 ms.
     Urgent,
+    /// The same, but waits where there is a ceiling.
+    Retransmission,
     /// Padding of a probe: leaves only while a probe runs, at the probe's rate.
     Padding,
 }
@@ -39,6 +41,7 @@ pub struct Pacer {
     begun: bool,
     queued: Bytes,
     probe: Option<ProbeRun>,
+    ceiling: Option<Meter>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +60,7 @@ impl Pacer {
         };
         let meter = Meter::new(Time::ZERO, Bitrate::ZERO);
         let (rate, needed, queued) = (Bitrate::ZERO, Bitrate::MAX, Bytes::ZERO);
-        Self { mode, rate, needed, meter, fresh: false, begun: false, queued, probe: None }
+        Self { mode, rate, needed, meter, fresh: false, begun: false, queued, probe: None, ceiling: None }
     }
 
     #[must_use]
@@ -110,6 +113,23 @@ impl Pacer {
         self.probe = wanted.then(|| ProbeRun { meter: Meter::new(now, rate), left: size });
     }
 
+    /// While there is a ceiling, packets leave evenly and no faster than this, whatever the mode, retransmissions and probes included: the
+    /// path is known to lose what comes at once.
+    pub fn set_ceiling(&mut self, now: Time, rate: Option<Bitrate>) {
+        self.advance(now);
+        self.ceiling = rate.map(|rate| {
+            let mut meter = self.ceiling.unwrap_or(Meter::new(now, rate));
+            meter.set_rate(rate);
+            meter
+        });
+    }
+
+    /// When the ceiling lets the next packet leave; none without one.
+    #[must_use]
+    pub fn ceiling_opens_at(&self) -> Option<Time> {
+        self.ceiling.map(|ceiling| ceiling.opens_at())
+    }
+
     /// Ends a running probe early, for example because nothing is connected any more.
     pub fn cancel_probe(&mut self) {
         self.probe = None;
@@ -121,13 +141,16 @@ impl Pacer {
         if self.fresh && class == Class::Media {
             self.begin(now);
         }
-        let bypass = class == Class::Urgent || self.probe.is_some();
-        let open = match (&self.probe, class) {
-            (_, Class::Urgent) => true,
-            (Some(probe), _) => probe.meter.is_open(),
-            (None, Class::Padding) => false,
-            (None, Class::Media) => self.is_open(),
-        };
+        let is_ahead = matches!(class, Class::Urgent | Class::Retransmission);
+        let bypass = is_ahead || self.probe.is_some();
+        let below_ceiling = class == Class::Urgent || self.ceiling.is_none_or(|ceiling| ceiling.is_open());
+        let open = below_ceiling
+            && match (&self.probe, class) {
+                (_, Class::Urgent | Class::Retransmission) => true,
+                (Some(probe), _) => probe.meter.is_open(),
+                (None, Class::Padding) => false,
+                (None, Class::Media) => self.is_open(),
+            };
         if open {
             self.account(size, class, bypass);
         }
@@ -137,18 +160,15 @@ impl Pacer {
     /// When a packet may leave next: media, or anything while a probe runs; None if nothing waits.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        if let Some(probe) = &self.probe {
-            return Some(probe.meter.opens_at());
-        }
-        if self.queued == Bytes::ZERO {
-            return None;
-        }
-        Some(match self.mode {
-            Mode::Burst => self.meter.at(),
-            Mode::Interval(_) if self.fresh => self.meter.at(),
-            Mode::Interval(interval) => self.meter.earns_credit_at(interval),
-            Mode::Spread | Mode::Compressed => self.meter.opens_at(),
-        })
+        let at = match (&self.probe, self.mode) {
+            (Some(probe), _) => probe.meter.opens_at(),
+            (None, _) if self.queued == Bytes::ZERO => return None,
+            (None, Mode::Burst) => self.meter.at(),
+            (None, Mode::Interval(_)) if self.fresh => self.meter.at(),
+            (None, Mode::Interval(interval)) => self.meter.earns_credit_at(interval),
+            (None, Mode::Spread | Mode::Compressed) => self.meter.opens_at(),
+        };
+        Some(self.ceiling_opens_at().map_or(at, |open| at.max(open)))
     }
 
     fn is_open(&self) -> bool {
@@ -168,6 +188,9 @@ impl Pacer {
         } else {
             self.meter.on_sent(size);
         }
+        if let Some(ceiling) = &mut self.ceiling {
+            ceiling.on_sent(size);
+        }
         if let Some(probe) = &mut self.probe {
             probe.meter.on_sent(size);
             probe.left = probe.left.saturating_sub(size);
@@ -180,6 +203,9 @@ impl Pacer {
     fn advance(&mut self, now: Time) {
         if let Some(probe) = &mut self.probe {
             probe.meter.on_time(now, CATCH_UP);
+        }
+        if let Some(ceiling) = &mut self.ceiling {
+            ceiling.on_time(now, Span::ZERO);
         }
         match self.mode {
             Mode::Interval(_) if self.queued == Bytes::ZERO || self.fresh => {}

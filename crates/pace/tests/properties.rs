@@ -12,6 +12,7 @@ enum Step {
     EarlyPoll,
     Rate(u64),
     Urgent,
+    Ceiling(Option<u64>),
     Probe { mbps: u64, packets: u64 },
     Drop(u64),
     TimeBack(u64),
@@ -25,6 +26,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Step::EarlyPoll),
         (0..200_u64).prop_map(Step::Rate),
         Just(Step::Urgent),
+        prop::option::of(1..100_u64).prop_map(Step::Ceiling),
         (0..300_u64, 0..40_u64).prop_map(|(mbps, packets)| Step::Probe { mbps, packets }),
         (0..20_000_u64).prop_map(Step::Drop),
         (0..10_000_u64).prop_map(Step::TimeBack),
@@ -75,6 +77,7 @@ proptest! {
                 Step::EarlyPoll => poll_all(&mut pacer, now),
                 Step::Rate(mbps) => pacer.set_rate(now, Bitrate::from_mbps(mbps)),
                 Step::Urgent => prop_assert!(pacer.poll(now, PACKET, Class::Urgent)),
+                Step::Ceiling(mbps) => pacer.set_ceiling(now, mbps.map(Bitrate::from_mbps)),
                 Step::Probe { mbps, packets } => {
                     pacer.on_probe(now, Bitrate::from_mbps(mbps), Bytes::new(1_200 * packets));
                 }
@@ -119,6 +122,31 @@ proptest! {
                 let allowed = rate.bytes_in((to - from) + slack).get() + PACKET.get() + 1;
                 prop_assert!(carried <= allowed, "{carried} bytes in {} instead of {allowed}", to - from);
             }
+        }
+    }
+
+    #[test]
+    fn nothing_but_sound_exceeds_a_ceiling(
+        mode in mode(),
+        mbps in 1..100_u64,
+        steps in prop::collection::vec((0..40_u64, 0..9_000_u64, any::<bool>()), 1..60),
+    ) {
+        let ceiling = Bitrate::from_mbps(mbps);
+        let mut pacer = Pacer::new(mode);
+        pacer.set_rate(Time::ZERO, Bitrate::from_mbps(200));
+        pacer.set_ceiling(Time::ZERO, Some(ceiling));
+        let (mut now, mut sent) = (Time::ZERO, 0);
+        for (packets, wait, resends) in steps {
+            pacer.on_frame(now, Bytes::new(1_200 * packets), now + Span::from_millis(16));
+            if resends {
+                sent += u64::from(pacer.poll(now, PACKET, Class::Retransmission));
+            }
+            while pacer.queued() > Bytes::ZERO && pacer.poll(now, PACKET, Class::Media) {
+                sent += 1;
+            }
+            let allowed = ceiling.bytes_in(now - Time::ZERO).get() + PACKET.get() + 1;
+            prop_assert!(sent * PACKET.get() <= allowed, "{sent} packets in {}", now - Time::ZERO);
+            now += Span::from_micros(wait as i64);
         }
     }
 

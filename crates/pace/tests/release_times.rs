@@ -109,6 +109,23 @@ fn repairs_go_at_once_and_media_waits_for_them() {
 }
 
 #[test]
+fn below_a_ceiling_every_mode_sends_evenly_and_retransmissions_wait_as_well() {
+    for mode in [Mode::Burst, Mode::Interval(Span::from_millis(5)), Mode::Spread, Mode::Compressed] {
+        let mut pacer = pacer(mode, Bitrate::from_mbps(80));
+        pacer.set_ceiling(Time::ZERO, Some(Bitrate::from_mbps(4)));
+        assert_eq!(frame(&mut pacer, Time::ZERO, 6), [0, 2_000, 4_000, 6_000, 8_000, 10_000], "{mode}");
+        assert!(!pacer.poll(Time::from_millis(11), PACKET, Class::Retransmission), "{mode}");
+        assert!(pacer.poll(Time::from_millis(11), PACKET, Class::Urgent), "{mode}: sound does not wait");
+        assert_eq!(pacer.ceiling_opens_at(), Some(Time::from_millis(14)), "{mode}");
+        assert!(pacer.poll(Time::from_millis(14), PACKET, Class::Retransmission), "{mode}");
+        pacer.set_ceiling(Time::from_millis(14), None);
+        for _ in 0..10 {
+            assert!(pacer.poll(Time::from_millis(14), PACKET, Class::Retransmission), "{mode}");
+        }
+    }
+}
+
+#[test]
 fn a_probe_has_its_own_rate_and_ends_with_its_size() {
     let mut pacer = pacer(Mode::Compressed, Bitrate::from_mbps(8));
     assert!(!pacer.poll(Time::ZERO, PACKET, Class::Padding), "padding is for probes only");

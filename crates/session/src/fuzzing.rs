@@ -10,8 +10,8 @@ use nearlight_rate::{Bounds, PRESETS, new_controller};
 use nearlight_units::{Bitrate, BlockId, Bytes, FrameId, InputSeq, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{
     Acknowledgement, CoveredFrame, Feedback, Fov, FrameHeader, FrameNote, Key, KeyFrameRequest, MAX_COVERED_FRAMES,
-    Missing, Nack, Ping, Pong, Pose, RepairHeader, Sound, SymbolFlags, SymbolHeader, ToServer, View, marker::Marker,
-    symbol_range,
+    Missing, Nack, Ping, Pong, Pose, RepairHeader, Sound, SymbolFlags, SymbolHeader, ToClient, ToServer, View,
+    marker::Marker, symbol_range,
 };
 
 use crate::{
@@ -463,13 +463,17 @@ fn apply_to_sender(sender: &mut Sender, now: &mut Time, operation: &SenderOperat
         SenderOperation::Garbage(bytes) => sender.on_datagram(*now, bytes),
         SenderOperation::MaxDatagram(bytes) => sender.set_max_datagram(usize::from(*bytes).min(1_200)),
         SenderOperation::Poll => {
-            let mut sent = 0;
+            let (mut sent, mut media) = (0, 0);
             sender.on_timeout(*now);
             while let Some(datagram) = sender.poll_transmit(*now) {
                 assert!(datagram.len() <= 1_200);
                 sent += 1;
                 assert!(sent < 20_000, "poll_transmit never ends");
+                let is_media = matches!(ToClient::parse(&datagram), Ok(ToClient::Symbol(..) | ToClient::Repair(..)));
+                media += u32::from(is_media);
+                assert!(sender.ceiling().is_none() || media <= 1, "{media} packets at once, above the ceiling");
             }
+            assert!(!sender.waits_forever(), "packets wait, and nothing says until when");
         }
         _ => {
             if let Some(message) = message(operation) {

@@ -332,7 +332,13 @@ impl Sender {
             return;
         }
         self.restraint.update(now, self.packets.oldest_unreported());
+        self.pacer.set_ceiling(now, self.ceiling());
         self.follow_probe(now);
+    }
+
+    /// The rate above which nothing may leave now, where key frames do not get through.
+    pub(crate) fn ceiling(&self) -> Option<Bitrate> {
+        self.restraint.ceiling(self.recovery.is_receiver_waiting())
     }
 
     /// The probe may have ended, and another one may be next.
@@ -370,7 +376,9 @@ impl Sender {
         let window = self.decision.window;
         let paced = self.pacer.poll_timeout();
         let paced = paced.map(|at| self.window.closed_until(window).map_or(at, |open| at.max(open)));
-        earliest([paced.map(|at| (at, Wake::Pace)), self.poll_timeout_while_blocked()])
+        let resent = self.pacer.ceiling_opens_at().filter(|_| !self.retransmissions.is_empty());
+        let leaves = paced.into_iter().chain(resent).min();
+        earliest([leaves.map(|at| (at, Wake::Pace)), self.poll_timeout_while_blocked()])
     }
 
     /// The same while the transport accepts no packet, whatever the pacer would release: a driver that filtered [`Wake::Pace`] out of
@@ -463,6 +471,10 @@ impl Sender {
             self.abandon_unsent(now);
             self.on_chain_broken(now, "queue overflow");
         }
+        if !key && self.recovery.is_receiver_waiting() && self.ceiling().is_some() {
+            // It was being encoded when the key frame was requested, and would only fill the path ahead of it.
+            self.abandon_unsent(now);
+        }
         let encode = header.encoded_at.saturating_since(header.converted_at);
         self.controller.on_frame_sent(now, &SentFrame { frame: id, size, key, encode });
         self.emit(now, || Event::FrameSent { frame: id, bytes: size.get(), key, reference, symbols });
@@ -543,6 +555,13 @@ impl Sender {
     #[cfg(test)]
     pub(crate) fn losses(&self) -> Option<nearlight_fec::LossSummary> {
         self.protection.as_ref().map(|protection| protection.losses())
+    }
+
+    /// Packets wait, and [`Sender::poll_timeout`] does not say until when.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn waits_forever(&mut self) -> bool {
+        let waits = self.frames.first_unsent().is_some() || !self.retransmissions.is_empty();
+        waits && self.poll_timeout().is_none()
     }
 
     #[cfg(any(test, feature = "fuzzing"))]

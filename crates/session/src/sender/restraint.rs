@@ -1,7 +1,8 @@
 //! Whether a frame would only wait in the path: packets that left long ago and are unreported are in a queue or lost, and more of them
 //! would keep the queue full, so that whatever restores the picture is late as well. After a key frame that did not get through, the next
 //! one is half the size, with nothing sent behind it; one that heavy losses would damage is halved at once and takes no longer than a part
-//! of a queue at the rate at which packets arrive: whatever the controller estimates, one of them gets through.
+//! of a queue at the rate at which packets arrive. Until it is displayed nothing leaves faster than the path is known to carry, because a
+//! short queue keeps little of what comes at once. So one of them gets through, whatever the controller estimates.
 
 use nearlight_rate::{ArrivingRate, PacketReport};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
@@ -32,6 +33,17 @@ const MOST_HALVINGS: i32 = 4;
 /// How long such a key frame may take at the rate at which packets arrive. Guess: half of a full queue has drained when it leaves, a round
 /// trip after the loss, and queues hold 100 ms.
 const KEY_FRAME_TIME: Span = Span::from_millis(50);
+/// Where this share of all packets is lost, and those that arrive have waited for the time below, what arrives is all that the path carries:
+/// its queue is full. Where packets are lost by chance, the rate at which they arrive says nothing about the path. Guess: chance seldom
+/// takes that many.
+const FULL_QUEUE_LOSS: f64 = 0.6;
+/// Guess: half of the shortest queue that a path has.
+const FULL_QUEUE: Span = Span::from_millis(5);
+/// A ceiling under which a key frame did not get through falls by no more than this factor: most of the time nothing was on its way, which
+/// says nothing about the path. The same as for the size of key frames.
+const CEILING_FALL: f64 = 0.5;
+/// A lower ceiling would hold packets back for longer than a path is waited for. Guess: a packet in a tenth of a second.
+const LEAST_CEILING: Bitrate = Bitrate::from_kbps(120);
 /// That rate's window. Guess: two round trips of a path with a full queue.
 const ARRIVING_WINDOW: Span = Span::from_millis(200);
 /// Frames after such a key frame wait until it is displayed, or for a round trip and this, until the receiver may have repeated its
@@ -59,6 +71,8 @@ pub(super) struct Restraint {
     /// The recent packet loss rate.
     loss: f64,
     arriving: ArrivingRate,
+    /// The rate at which packets may leave at most while such a key frame is on its way or awaited; none where the path's rate is unknown.
+    ceiling: Option<Bitrate>,
     held_until: Option<Time>,
     /// The receiver may never report which frames it shows, like players of WHEP, so that it is unknown whether an answer got through.
     is_silent_on_display: bool,
@@ -78,6 +92,7 @@ impl Restraint {
             failures: 0,
             loss: 0.0,
             arriving: ArrivingRate::new(ARRIVING_WINDOW),
+            ceiling: None,
             held_until: None,
             is_silent_on_display: config.framing == Framing::Rtp,
             off: config.unrestrained,
@@ -109,11 +124,19 @@ impl Restraint {
     pub(super) fn on_request(&mut self, now: Time) {
         // Frames held back for the previous key frame would only delay the next one.
         self.held_until = None;
-        if let Some((_, at)) = self.answered.take().filter(|_| !self.off) {
+        let answered = self.answered.take().filter(|_| !self.off);
+        if let Some((_, at)) = answered {
             self.failures = if now - at < AGAIN { (self.failures + 1).min(MOST_HALVINGS) } else { 0 };
         }
         if self.loss > HEAVY_LOSS && !self.off {
             self.failures = self.failures.max(1);
+        }
+        if self.failures == 0 {
+            self.ceiling = None;
+        } else if answered.is_some() || self.ceiling.is_none() {
+            let before = self.ceiling.map(|ceiling| ceiling.mul_f64(CEILING_FALL));
+            let carried = self.arriving.rate().filter(|_| before.is_some() || self.is_queue_full());
+            self.ceiling = carried.map(|rate| rate.max(LEAST_CEILING)).max(before);
         }
     }
 
@@ -131,7 +154,7 @@ impl Restraint {
     pub(super) fn on_displayed(&mut self, frame: FrameId) {
         self.is_silent_on_display = false;
         if self.answered.take_if(|(answer, _)| frame >= *answer).is_some() {
-            (self.failures, self.held_until) = (0, None);
+            (self.failures, self.held_until, self.ceiling) = (0, None, None);
         }
     }
 
@@ -146,14 +169,29 @@ impl Restraint {
         first.mul_f64(0.5_f64.powi(self.failures - 1))
     }
 
+    /// The rate above which nothing may leave now. `waits`: the receiver accepts nothing but a key frame, and none has been sent yet.
+    pub(super) fn ceiling(&self, waits: bool) -> Option<Bitrate> {
+        self.ceiling.filter(|_| waits || self.answered.is_some())
+    }
+
     /// The path carries less than is sent: packets queue, or the queue is so short that they are lost instead.
     fn is_overloaded(&self) -> bool {
-        self.loss > HEAVY_LOSS || self.shortest.is_some_and(|shortest| self.newest > shortest + QUEUED)
+        self.loss > HEAVY_LOSS || self.waits_for(QUEUED)
+    }
+
+    fn is_queue_full(&self) -> bool {
+        self.loss > FULL_QUEUE_LOSS && self.waits_for(FULL_QUEUE)
+    }
+
+    /// The newest packet waited for longer than this in a queue.
+    fn waits_for(&self, span: Span) -> bool {
+        self.shortest.is_some_and(|shortest| self.newest > shortest + span)
     }
 
     /// Symbols of this frame would fill the queue ahead of a key frame that has not got through yet: they are not retransmitted.
     pub(super) fn is_hopeless(&self, frame: FrameId) -> bool {
-        self.failures > 0 && self.is_overloaded() && self.answered.is_none_or(|(answer, _)| frame < answer)
+        let is_behind = self.ceiling.is_some() || self.is_overloaded();
+        self.failures > 0 && is_behind && self.answered.is_none_or(|(answer, _)| frame < answer)
     }
 
     /// The oldest unreported packet left at `oldest`.

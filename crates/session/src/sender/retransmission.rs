@@ -43,6 +43,10 @@ impl Retransmissions {
         Self { queue: VecDeque::new(), credit: burst(target), credit_at: now, repair: None }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn len(&self) -> usize {
         self.queue.len()
@@ -128,6 +132,9 @@ impl Sender {
 
     pub(super) fn poll_retransmission(&mut self, now: Time) -> Option<Content> {
         self.retransmissions.earn(now, self.decision.target);
+        if self.pacer.ceiling_opens_at().is_some_and(|at| now < at) {
+            return None;
+        }
         while let Some(answer) = self.retransmissions.queue.pop_front() {
             let (Answer::Piece((id, _)) | Answer::Repair(id)) = answer;
             if self.restraint.is_hopeless(id) {
@@ -149,7 +156,7 @@ impl Sender {
                 self.statistics.retransmissions_refused += 1;
                 return None;
             }
-            self.pacer.poll(now, size, Class::Urgent);
+            self.pacer.poll(now, size, Class::Retransmission);
             match answer {
                 Answer::Piece(_) => self.statistics.retransmissions += 1,
                 Answer::Repair(_) => self.statistics.repairs += 1,

@@ -64,7 +64,8 @@ impl Sender {
     }
 
     fn refusal(&self) -> Option<SkipReason> {
-        let queued = self.decision.pacing.time_to_send(self.pacer.queued());
+        let pacing = self.ceiling().map_or(self.decision.pacing, |ceiling| ceiling.min(self.decision.pacing));
+        let queued = pacing.time_to_send(self.pacer.queued());
         if queued > self.config.frame_interval.mul_f64(MAX_QUEUE_INTERVALS) {
             return Some(SkipReason::PacerQueue);
         }

@@ -42,8 +42,13 @@ impl Server {
 
     /// Encodes and sends the next frame; returns the frames whose symbols leave.
     fn frame(&mut self) -> Vec<u32> {
+        self.encoded(self.sender.target().encoder.key)
+    }
+
+    /// The same with a frame of this kind, whatever is requested.
+    fn encoded(&mut self, key: bool) -> Vec<u32> {
         let id = self.sender.target().encoder.next;
-        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.target().encoder.key);
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !key);
         let header = frame_header(self.now);
         let bits = vec![7; 5_000].into();
         self.sender.on_frame(
@@ -80,9 +85,15 @@ impl Server {
 
     /// Everything that has left arrived, spaced this far apart.
     fn arrive(&mut self, apart: Span) {
+        self.arrive_in_part(apart, 1);
+    }
+
+    /// The same for one packet of so many; the others were lost.
+    fn arrive_in_part(&mut self, apart: Span, of: i64) {
         let count = self.sent.min(100);
         let first = RemoteTime::from_secs(70) + (self.now - Time::ZERO);
-        let arrivals: Vec<_> = (0..i64::from(count)).map(|place| Some(first + apart * place)).collect();
+        let arrived = |place: i64| (place % of == 0).then(|| first + apart * place);
+        let arrivals: Vec<_> = (0..i64::from(count)).map(arrived).collect();
         let sent_at = first + apart * i64::from(count);
         let first = PacketSeq(self.sent - count);
         let feedback = Feedback { sent_at, first, arrivals, marked: vec![] };
@@ -205,4 +216,47 @@ fn a_key_frame_that_failed_is_as_large_as_what_arrives_in_50_ms() {
     let most = Bitrate::from_mbps(2).mul_f64(50.0 / 20.0);
     let rate = server.sender.target().encoder.rate;
     assert!(rate > most.mul_f64(0.8) && rate <= most, "{rate:?} where {most:?} arrive");
+}
+
+/// Of what leaves at once, a short queue keeps a few packets, of a retransmission as well.
+#[test]
+fn a_key_frame_that_failed_leaves_no_faster_than_packets_arrive() {
+    let mut server = Server::answered();
+    server.hear(ROUND_TRIP);
+    for _ in 0..20 {
+        server.now += INTERVAL;
+        server.frame();
+    }
+    // The newest waited for 20 ms. One of eight, of 1,200 bytes at most: 2 Mb/s.
+    server.now += INTERVAL;
+    let apart = Span::from_micros(4_800);
+    server.arrive_in_part(apart / 8, 8);
+    server.now += Span::from_millis(10);
+    let old = server.sender.target().encoder.next.0 - 1;
+    assert_eq!(server.nack(old).len(), 2, "nothing has failed yet");
+    server.ask();
+    assert!(server.encoded(false).is_empty(), "a frame that was being encoded would fill the queue");
+    let key = server.sender.target().encoder.next.0;
+    let began = server.now;
+    let mut left = server.encoded(true).len();
+    while left < 5 {
+        let (at, _) = server.sender.poll_timeout().expect("symbols wait");
+        server.now = server.now.max(at);
+        let more = server.leaving();
+        assert!(more.len() <= 1 && more.iter().all(|frame| *frame == key), "{more:?} at once");
+        left += more.len();
+    }
+    assert!(server.now - began >= apart * 3, "{left} symbols in {}", server.now - began);
+    assert_eq!(server.sender.target().refusal, Some(SkipReason::PathBlocked));
+
+    server.now += INTERVAL;
+    assert_eq!(server.nack(key).len(), 1);
+    let (at, _) = server.sender.poll_timeout().expect("the other one waits");
+    assert!(at > server.now && at - server.now <= apart, "{}", at - server.now);
+    server.now = at;
+    assert_eq!(server.leaving(), [key]);
+
+    server.now += INTERVAL * 2;
+    server.display(key);
+    assert_eq!(server.nack(key).len(), 2, "the picture is back");
 }
