@@ -20,6 +20,8 @@ const PROBE_INTERVAL: Span = Span::from_millis(66);
 const DRAINED: Span = Span::from_millis(132);
 /// Each sample of the round trip raises the shortest one by this fraction of the difference: the path may have become longer.
 const SHORTEST_GROWTH: i64 = 1_024;
+/// Each shorter sample reduces the longest recent one by this fraction of the difference. Guess: forgotten after a dozen frames.
+const LONGEST_DECAY: i64 = 16;
 
 /// A key frame requested this soon after one that answered a request: that one did not get through. Guess: ten round trips of a typical
 /// path.
@@ -60,6 +62,8 @@ pub(super) struct Restraint {
     /// None before the first feedback: a receiver that reports no arrivals is not waited for.
     shortest: Option<Span>,
     newest: Span,
+    /// The longest recent one: between two frames a short queue runs empty.
+    longest: Span,
     frame_at: Time,
     heard_at: Time,
     /// Frames are skipped until then.
@@ -85,6 +89,7 @@ impl Restraint {
         Self {
             shortest: None,
             newest: Span::ZERO,
+            longest: Span::ZERO,
             frame_at: Time::ZERO,
             heard_at: Time::ZERO,
             until: None,
@@ -103,6 +108,17 @@ impl Restraint {
         let longer = |shortest: Span| shortest + (sample - shortest) / SHORTEST_GROWTH;
         self.shortest = Some(self.shortest.map_or(sample, |shortest| sample.min(longer(shortest))));
         self.newest = sample;
+        self.longest = sample.max(self.longest - (self.longest - sample) / LONGEST_DECAY);
+        // The path may carry less than when the key frame left.
+        if let Some(((_, at), until)) = self.answered.zip(self.held_until) {
+            self.held_until = Some(until.max(at + self.hold(sample)));
+        }
+    }
+
+    /// For how long frames wait after such a key frame.
+    fn hold(&self, round_trip: Span) -> Span {
+        let retransmission = if self.is_overloaded() { RETRANSMISSION_ROUND_TRIPS } else { 0 };
+        round_trip * (1 + retransmission) + HOLD
     }
 
     /// Feedback reported something new: the path is not interrupted.
@@ -146,8 +162,7 @@ impl Restraint {
             return;
         }
         self.answered = Some((frame, now));
-        let retransmission = if self.is_overloaded() { RETRANSMISSION_ROUND_TRIPS } else { 0 };
-        self.held_until = (self.failures > 0).then(|| now + round_trip * (1 + retransmission) + HOLD);
+        self.held_until = (self.failures > 0).then(|| now + self.hold(round_trip));
     }
 
     /// The receiver shows this frame.
@@ -176,16 +191,12 @@ impl Restraint {
 
     /// The path carries less than is sent: packets queue, or the queue is so short that they are lost instead.
     fn is_overloaded(&self) -> bool {
-        self.loss > HEAVY_LOSS || self.waits_for(QUEUED)
+        self.loss > HEAVY_LOSS || self.shortest.is_some_and(|shortest| self.newest > shortest + QUEUED)
     }
 
     fn is_queue_full(&self) -> bool {
-        self.loss > FULL_QUEUE_LOSS && self.waits_for(FULL_QUEUE)
-    }
-
-    /// The newest packet waited for longer than this in a queue.
-    fn waits_for(&self, span: Span) -> bool {
-        self.shortest.is_some_and(|shortest| self.newest > shortest + span)
+        let waits = self.shortest.is_some_and(|shortest| self.longest > shortest + FULL_QUEUE);
+        self.loss > FULL_QUEUE_LOSS && waits
     }
 
     /// Symbols of this frame would fill the queue ahead of a key frame that has not got through yet: they are not retransmitted.
