@@ -1,0 +1,648 @@
+//! Layouts of a room's messages; `docs/wire.md`, section "Rooms", is the normative description.
+//!
+//! Every parser reads untrusted bytes: it never panics, allocates no more than its bound and rejects trailing bytes.
+
+use nearlight_units::{Span, Time};
+
+use crate::cursor::{Reader, write_bytes, write_varint};
+use crate::digest::Digest;
+use crate::pose::{QuantisedPose, Sample, part};
+use crate::state::{Cause, Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role};
+
+/// The version that both ends must speak; it is the high nibble of every message's first byte.
+pub const ROOMS_VERSION: u8 = 1;
+/// Members of one room. Guess: what interest management serves on one core, three times over.
+pub const MAX_MEMBERS: usize = 1_024;
+/// Shared objects of one room.
+pub const MAX_OBJECTS: usize = 256;
+/// Of a member's or a room's name.
+pub const MAX_NAME_BYTES: usize = 32;
+/// Of an event of the application.
+pub const MAX_EVENT_BYTES: usize = 256;
+/// The longest message of a member.
+pub const MAX_UPSTREAM_BYTES: usize = 16 << 10;
+/// The longest message of a room but for [`MAX_SNAPSHOT_BYTES`].
+pub const MAX_MESSAGE_BYTES: usize = 16 << 10;
+/// A full room with bodies, joints and objects.
+pub const MAX_SNAPSHOT_BYTES: usize = 512 << 10;
+/// Commands in one message.
+pub(crate) const MAX_COMMANDS: usize = 64;
+/// Changes in one message.
+pub(crate) const MAX_CHANGES: usize = 256;
+
+/// Why bytes were refused: always the peer's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    #[error("the message ends too early")]
+    Truncated,
+    #[error("{0} bytes are left after the end of the message")]
+    Trailing(usize),
+    #[error("version {0} of the rooms' protocol is not spoken here (this is version {ROOMS_VERSION})")]
+    Version(u8),
+    #[error("message kind {0} is unknown or comes from the wrong end")]
+    Kind(u8),
+    #[error("field `{0}` is out of its range")]
+    Field(&'static str),
+    #[error("a message of {0} bytes is too long")]
+    TooLong(usize),
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Join = 1,
+    Upstream = 2,
+    Snapshot = 3,
+    Changes = 4,
+    Poses = 5,
+    Goodbye = 6,
+}
+
+impl Kind {
+    const fn first_byte(self) -> u8 {
+        ROOMS_VERSION << 4 | self as u8
+    }
+}
+
+fn read_kind(reader: &mut Reader<'_>) -> Result<u8, MessageError> {
+    let first = reader.u8()?;
+    if first >> 4 == ROOMS_VERSION { Ok(first & 0x0f) } else { Err(MessageError::Version(first >> 4)) }
+}
+
+fn expect(reader: &mut Reader<'_>, kind: Kind) -> Result<(), MessageError> {
+    match read_kind(reader)? {
+        found if found == kind as u8 => Ok(()),
+        other => Err(MessageError::Kind(other)),
+    }
+}
+
+fn read_role(reader: &mut Reader<'_>) -> Result<Role, MessageError> {
+    Role::ALL.get(usize::from(reader.u8()?)).copied().ok_or(MessageError::Field("role"))
+}
+
+fn read_member_id(reader: &mut Reader<'_>) -> Result<MemberId, MessageError> {
+    match reader.varint32("member")? {
+        0 => Err(MessageError::Field("member")),
+        id => Ok(MemberId(id)),
+    }
+}
+
+/// A member's id, or 0 for nobody.
+fn read_owner(reader: &mut Reader<'_>) -> Result<Option<MemberId>, MessageError> {
+    let id = reader.varint32("owner")?;
+    Ok((id != 0).then_some(MemberId(id)))
+}
+
+fn read_object_id(reader: &mut Reader<'_>) -> Result<ObjectId, MessageError> {
+    reader.varint32("object").map(ObjectId)
+}
+
+/// The first message of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// Which room: 1 to 32 bytes of a-z, 0-9 and `-`.
+    pub room: String,
+    /// The role that it wishes.
+    pub role: Role,
+    pub name: String,
+    pub colour: [u8; 3],
+}
+
+impl Join {
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = vec![Kind::Join.first_byte(), self.role as u8];
+        out.extend_from_slice(&self.colour);
+        write_bytes(&mut out, self.room.as_bytes());
+        write_bytes(&mut out, self.name.as_bytes());
+        out
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
+        let mut reader = Reader::new(bytes);
+        expect(&mut reader, Kind::Join)?;
+        let (role, colour) = (read_role(&mut reader)?, reader.array()?);
+        let room = reader.text(MAX_NAME_BYTES, "room")?.to_owned();
+        let name = reader.text(MAX_NAME_BYTES, "name")?.to_owned();
+        reader.finish()?;
+        let join = Self { room, role, name, colour };
+        if is_room_name(&join.room) { Ok(join) } else { Err(MessageError::Field("room")) }
+    }
+}
+
+/// Whether a room may have this name.
+#[must_use]
+pub fn is_room_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+/// What a member asks of its room.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Command {
+    Take { object: ObjectId },
+    Release { object: ObjectId, pose: QuantisedPose },
+    HandOver { object: ObjectId, to: MemberId, pose: QuantisedPose },
+    Event { kind: u16, data: Vec<u8> },
+    SetRole { member: MemberId, role: Role },
+    Remove { member: MemberId },
+}
+
+impl Command {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Take { object } => {
+                out.push(1);
+                write_varint(out, u64::from(object.0));
+            }
+            Self::Release { object, pose } => {
+                out.push(2);
+                write_varint(out, u64::from(object.0));
+                pose.write(out);
+            }
+            Self::HandOver { object, to, pose } => {
+                out.push(3);
+                write_varint(out, u64::from(object.0));
+                write_varint(out, u64::from(to.0));
+                pose.write(out);
+            }
+            Self::Event { kind, data } => {
+                out.push(4);
+                out.extend_from_slice(&kind.to_be_bytes());
+                write_bytes(out, data);
+            }
+            Self::SetRole { member, role } => {
+                out.push(5);
+                write_varint(out, u64::from(member.0));
+                out.push(*role as u8);
+            }
+            Self::Remove { member } => {
+                out.push(6);
+                write_varint(out, u64::from(member.0));
+            }
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, MessageError> {
+        Ok(match reader.u8()? {
+            1 => Self::Take { object: read_object_id(reader)? },
+            2 => Self::Release { object: read_object_id(reader)?, pose: QuantisedPose::read(reader)? },
+            3 => {
+                let (object, to) = (read_object_id(reader)?, read_member_id(reader)?);
+                Self::HandOver { object, to, pose: QuantisedPose::read(reader)? }
+            }
+            4 => Self::Event { kind: reader.u16()?, data: reader.bytes(MAX_EVENT_BYTES, "event")?.to_vec() },
+            5 => Self::SetRole { member: read_member_id(reader)?, role: read_role(reader)? },
+            6 => Self::Remove { member: read_member_id(reader)? },
+            _ => return Err(MessageError::Field("command")),
+        })
+    }
+}
+
+/// Which pose messages have arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PosesReceived {
+    /// The highest number; 0: none.
+    pub(crate) highest: u32,
+    /// Bit n: the message n + 1 before it.
+    pub(crate) before: u32,
+}
+
+impl PosesReceived {
+    pub(crate) fn add(&mut self, number: u32) {
+        if number > self.highest {
+            let known = u64::from(self.before) << 1 | u64::from(self.highest != 0);
+            let before = known.checked_shl(number - self.highest - 1).unwrap_or(0);
+            (self.highest, self.before) = (number, before as u32);
+        } else if let 1..=32 = self.highest - number {
+            self.before |= 1 << (self.highest - number - 1);
+        }
+    }
+
+    pub(crate) fn contains(self, number: u32) -> bool {
+        number == self.highest
+            || number < self.highest
+                && self.highest - number <= 32
+                && self.before >> (self.highest - number - 1) & 1 == 1
+    }
+}
+
+/// Everything a member says after its [`Join`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Upstream {
+    /// Counted from 1.
+    pub(crate) number: u32,
+    /// Milliseconds on the member's clock, wrapping.
+    pub(crate) captured: u32,
+    pub(crate) revision: Revision,
+    pub(crate) received: PosesReceived,
+    /// Its body, unless the room has it already.
+    pub(crate) body: Option<Sample>,
+    /// Of objects that it holds.
+    pub(crate) objects: Vec<(ObjectId, QuantisedPose)>,
+    /// The number of the first of `commands`.
+    pub(crate) first_command: CommandNumber,
+    pub(crate) commands: Vec<Command>,
+}
+
+impl Upstream {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.push(Kind::Upstream.first_byte());
+        out.extend_from_slice(&self.number.to_be_bytes());
+        out.extend_from_slice(&self.captured.to_be_bytes());
+        write_varint(out, self.revision.0);
+        write_varint(out, u64::from(self.received.highest));
+        out.extend_from_slice(&self.received.before.to_be_bytes());
+        out.push(u8::from(self.body.is_some()));
+        if let Some(body) = &self.body {
+            body.write(part::ALL, None, out);
+        }
+        write_varint(out, self.objects.len() as u64);
+        for (object, pose) in &self.objects {
+            write_varint(out, u64::from(object.0));
+            pose.write(out);
+        }
+        write_varint(out, self.commands.len() as u64);
+        if !self.commands.is_empty() {
+            write_varint(out, u64::from(self.first_command.0));
+            self.commands.iter().for_each(|command| command.write(out));
+        }
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
+        if bytes.len() > MAX_UPSTREAM_BYTES {
+            return Err(MessageError::TooLong(bytes.len()));
+        }
+        let mut reader = Reader::new(bytes);
+        expect(&mut reader, Kind::Upstream)?;
+        let (number, captured, revision) = (reader.u32()?, reader.u32()?, Revision(reader.varint()?));
+        let received = PosesReceived { highest: reader.varint32("received")?, before: reader.u32()? };
+        let body = match reader.u8()? {
+            0 => None,
+            1 => Some(Sample::read(None, &mut reader)?),
+            _ => return Err(MessageError::Field("body")),
+        };
+        // Nothing is known here to which a difference could be taken.
+        if number == 0 || body.as_ref().is_some_and(|body| body.parts == 0) {
+            return Err(MessageError::Field("body"));
+        }
+        let mut objects = Vec::new();
+        for _ in 0..reader.count(MAX_OBJECTS, "objects")? {
+            objects.push((read_object_id(&mut reader)?, QuantisedPose::read(&mut reader)?));
+        }
+        let count = reader.count(MAX_COMMANDS, "commands")?;
+        let first_command = CommandNumber(if count == 0 { 0 } else { reader.varint32("command")? });
+        let mut commands = Vec::new();
+        for _ in 0..count {
+            commands.push(Command::read(&mut reader)?);
+        }
+        reader.finish()?;
+        Ok(Self { number, captured, revision, received, body, objects, first_command, commands })
+    }
+}
+
+impl Change {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let caused = |out: &mut Vec<u8>, cause: &Cause| {
+            write_varint(out, u64::from(cause.by.0));
+            write_varint(out, u64::from(cause.command.0));
+        };
+        match self {
+            Self::Joined { id, member } => {
+                out.push(1);
+                write_varint(out, u64::from(id.0));
+                write_member(member, out);
+            }
+            Self::Left { id } => {
+                out.push(2);
+                write_varint(out, u64::from(id.0));
+            }
+            Self::Role { id, role } => {
+                out.push(3);
+                write_varint(out, u64::from(id.0));
+                out.push(*role as u8);
+            }
+            Self::Owner { object, owner, cause } => {
+                out.push(4);
+                write_varint(out, u64::from(object.0));
+                write_varint(out, owner.map_or(0, |owner| u64::from(owner.0)));
+                caused(out, cause);
+            }
+            Self::Event { kind, data, cause } => {
+                out.push(5);
+                out.extend_from_slice(&kind.to_be_bytes());
+                caused(out, cause);
+                write_bytes(out, data);
+            }
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, MessageError> {
+        fn cause(reader: &mut Reader<'_>) -> Result<Cause, MessageError> {
+            let by = reader.varint32("member").map(MemberId)?;
+            Ok(Cause { by, command: CommandNumber(reader.varint32("command")?) })
+        }
+        Ok(match reader.u8()? {
+            1 => Self::Joined { id: read_member_id(reader)?, member: read_member(reader)? },
+            2 => Self::Left { id: read_member_id(reader)? },
+            3 => Self::Role { id: read_member_id(reader)?, role: read_role(reader)? },
+            4 => {
+                let (object, owner) = (read_object_id(reader)?, read_owner(reader)?);
+                Self::Owner { object, owner, cause: cause(reader)? }
+            }
+            5 => {
+                let (kind, cause) = (reader.u16()?, cause(reader)?);
+                Self::Event { kind, data: reader.bytes(MAX_EVENT_BYTES, "event")?.to_vec(), cause }
+            }
+            _ => return Err(MessageError::Field("change")),
+        })
+    }
+}
+
+fn write_member(Member { role, name, colour }: &Member, out: &mut Vec<u8>) {
+    out.push(*role as u8);
+    out.extend_from_slice(colour);
+    write_bytes(out, name.as_bytes());
+}
+
+fn read_member(reader: &mut Reader<'_>) -> Result<Member, MessageError> {
+    let (role, colour) = (read_role(reader)?, reader.array()?);
+    Ok(Member { role, colour, name: reader.text(MAX_NAME_BYTES, "name")?.to_owned() })
+}
+
+/// What the room has of a member's commands and messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Receipt {
+    /// The latest message of the member that arrived.
+    pub(crate) upstream: u32,
+    /// The latest command that was carried out or refused.
+    pub(crate) command: CommandNumber,
+    /// The room's revision after it: who has applied that sees what became of the command.
+    pub(crate) revision: Revision,
+}
+
+impl Receipt {
+    fn write(self, out: &mut Vec<u8>) {
+        write_varint(out, u64::from(self.upstream));
+        write_varint(out, u64::from(self.command.0));
+        write_varint(out, self.revision.0);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, MessageError> {
+        let (upstream, command) = (reader.varint32("upstream")?, CommandNumber(reader.varint32("command")?));
+        Ok(Self { upstream, command, revision: Revision(reader.varint()?) })
+    }
+}
+
+/// Writes the beginning of a message with changes; `count` of them follow, as the log has them.
+pub(crate) fn write_changes_head(first: Revision, receipt: Receipt, count: usize, out: &mut Vec<u8>) {
+    out.push(Kind::Changes.first_byte());
+    receipt.write(out);
+    write_varint(out, first.0);
+    write_varint(out, count as u64);
+}
+
+/// The whole room, for a member that comes or has fallen behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Whom it is for.
+    pub(crate) you: MemberId,
+    pub(crate) revision: Revision,
+    pub(crate) receipt: Receipt,
+    pub(crate) events: Digest,
+    pub(crate) members: Vec<(MemberId, Member, Option<Sample>)>,
+    pub(crate) objects: Vec<(ObjectId, Option<MemberId>, QuantisedPose)>,
+}
+
+impl Snapshot {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.push(Kind::Snapshot.first_byte());
+        write_varint(out, u64::from(self.you.0));
+        write_varint(out, self.revision.0);
+        self.receipt.write(out);
+        out.extend_from_slice(&self.events.0.to_be_bytes());
+        write_varint(out, self.members.len() as u64);
+        for (id, member, body) in &self.members {
+            write_varint(out, u64::from(id.0));
+            write_member(member, out);
+            out.push(u8::from(body.is_some()));
+            if let Some(body) = body {
+                body.write(part::ALL, None, out);
+            }
+        }
+        write_varint(out, self.objects.len() as u64);
+        for (object, owner, pose) in &self.objects {
+            write_varint(out, u64::from(object.0));
+            write_varint(out, owner.map_or(0, |owner| u64::from(owner.0)));
+            pose.write(out);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, MessageError> {
+        let (you, revision, receipt) = (read_member_id(reader)?, Revision(reader.varint()?), Receipt::read(reader)?);
+        let events = Digest(u64::from_be_bytes(reader.array()?));
+        let mut members = Vec::new();
+        for _ in 0..reader.count(MAX_MEMBERS, "members")? {
+            let (id, member) = (read_member_id(reader)?, read_member(reader)?);
+            let body = match reader.u8()? {
+                0 => None,
+                1 => Some(Sample::read(None, reader)?).filter(|body| body.parts != 0),
+                _ => return Err(MessageError::Field("body")),
+            };
+            members.push((id, member, body));
+        }
+        let mut objects = Vec::new();
+        for _ in 0..reader.count(MAX_OBJECTS, "objects")? {
+            objects.push((read_object_id(reader)?, read_owner(reader)?, QuantisedPose::read(reader)?));
+        }
+        Ok(Self { you, revision, receipt, events, members, objects })
+    }
+}
+
+/// Whose pose an entry of a pose message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum SubjectId {
+    Member(MemberId),
+    Object(ObjectId),
+}
+
+impl SubjectId {
+    const fn bits(self) -> u64 {
+        match self {
+            Self::Member(MemberId(id)) => (id as u64) << 1,
+            Self::Object(ObjectId(id)) => (id as u64) << 1 | 1,
+        }
+    }
+
+    const fn of_bits(bits: u64) -> Option<Self> {
+        let id = bits >> 1;
+        if id > u32::MAX as u64 {
+            return None;
+        }
+        Some(if bits & 1 == 0 { Self::Member(MemberId(id as u32)) } else { Self::Object(ObjectId(id as u32)) })
+    }
+}
+
+/// Numbers of samples wrap at this: longer than any that is on its way, 45 s at 90 Hz.
+pub(crate) const SAMPLE_NUMBERS: u16 = 1 << 12;
+/// A base is less than so many samples older.
+pub(crate) const BASES: u16 = 16;
+
+/// What precedes the parts of one pose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryHead {
+    pub(crate) subject: SubjectId,
+    /// Of the sample, below [`SAMPLE_NUMBERS`].
+    pub(crate) number: u16,
+    /// How many samples older the base is; 0: there is none.
+    pub(crate) base: u16,
+    /// How old the sample was when it was sent, in milliseconds; 255: or older.
+    pub(crate) age: u8,
+}
+
+impl EntryHead {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        write_varint(out, self.subject.bits());
+        out.extend_from_slice(&(self.base << 12 | self.number).to_be_bytes());
+        out.push(self.age);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, MessageError> {
+        let subject = SubjectId::of_bits(reader.varint()?).ok_or(MessageError::Field("subject"))?;
+        let (numbers, age) = (reader.u16()?, reader.u8()?);
+        Ok(Self { subject, number: numbers % SAMPLE_NUMBERS, base: numbers >> 12, age })
+    }
+}
+
+/// Writes the beginning of a pose message; entries follow.
+pub(crate) fn write_poses_head(number: u32, upstream: u32, out: &mut Vec<u8>) {
+    out.push(Kind::Poses.first_byte());
+    write_varint(out, u64::from(number));
+    write_varint(out, u64::from(upstream));
+}
+
+/// A moment in milliseconds, wrapping after 49 days.
+pub(crate) const fn milliseconds(now: Time) -> u32 {
+    (now.as_nanos() / 1_000_000) as u32
+}
+
+/// A length of time in milliseconds as a byte; 255: or longer.
+pub(crate) fn age_byte(age: Span) -> u8 {
+    (age.as_micros() / 1_000).clamp(0, 255) as u8
+}
+
+/// Why a room ends a membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The room or its server closes.
+    Closing,
+    /// A host removed the member.
+    Removed,
+    /// Nothing was heard from it.
+    Silent,
+    /// It did not take what the room sent.
+    NotReading,
+    /// It sent far more than a member may.
+    Flood,
+    /// It sent what is no message.
+    Malformed,
+}
+
+impl Reason {
+    pub const ALL: [Self; 6] =
+        [Self::Closing, Self::Removed, Self::Silent, Self::NotReading, Self::Flood, Self::Malformed];
+
+    /// In plain words for its user.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Closing => "the room closes",
+            Self::Removed => "a host removed you from the room",
+            Self::Silent => "nothing was heard from you for too long; join again",
+            Self::NotReading => "you took nothing of what the room sent for too long; join again over a better network",
+            Self::Flood => "you sent far more than a member may; send poses at most 90 times a second",
+            Self::Malformed => "you sent what is no message of a room's member; use the same release as the server",
+        }
+    }
+}
+
+pub(crate) fn write_goodbye(reason: Reason, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[Kind::Goodbye.first_byte(), reason as u8]);
+}
+
+/// What a room says.
+#[derive(Debug)]
+pub(crate) enum Downstream<'a> {
+    Snapshot(Box<Snapshot>),
+    Changes {
+        receipt: Receipt,
+        first: Revision,
+        changes: Vec<Change>,
+    },
+    /// The entries are read one by one, because they are relative to what is known.
+    Poses {
+        number: u32,
+        upstream: u32,
+        entries: Reader<'a>,
+    },
+    Goodbye(Reason),
+}
+
+impl std::fmt::Debug for Reader<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Reader")
+    }
+}
+
+impl<'a> Downstream<'a> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
+        let mut reader = Reader::new(bytes);
+        let kind = read_kind(&mut reader)?;
+        let longest = if kind == Kind::Snapshot as u8 { MAX_SNAPSHOT_BYTES } else { MAX_MESSAGE_BYTES };
+        if bytes.len() > longest {
+            return Err(MessageError::TooLong(bytes.len()));
+        }
+        let message = match kind {
+            kind if kind == Kind::Snapshot as u8 => Self::Snapshot(Box::new(Snapshot::read(&mut reader)?)),
+            kind if kind == Kind::Changes as u8 => {
+                let (receipt, first) = (Receipt::read(&mut reader)?, Revision(reader.varint()?));
+                let mut changes = Vec::new();
+                for _ in 0..reader.count(MAX_CHANGES, "changes")? {
+                    changes.push(Change::read(&mut reader)?);
+                }
+                Self::Changes { receipt, first, changes }
+            }
+            kind if kind == Kind::Poses as u8 => {
+                let (number, upstream) = (reader.varint32("number")?, reader.varint32("upstream")?);
+                return Ok(Self::Poses { number, upstream, entries: reader });
+            }
+            kind if kind == Kind::Goodbye as u8 => {
+                let reason = Reason::ALL.get(usize::from(reader.u8()?)).copied();
+                Self::Goodbye(reason.ok_or(MessageError::Field("reason"))?)
+            }
+            other => return Err(MessageError::Kind(other)),
+        };
+        reader.finish()?;
+        Ok(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_pose_messages_are_remembered_as_far_as_32_back() {
+        let mut received = PosesReceived::default();
+        for number in [1, 2, 5, 4, 40, 7, 8] {
+            received.add(number);
+        }
+        let known: Vec<u32> = (1..=40).filter(|number| received.contains(*number)).collect();
+        assert_eq!(known, [8, 40], "7 and those before it are too long ago");
+        let mut received = PosesReceived::default();
+        for number in [3, 1, 4, 6] {
+            received.add(number);
+        }
+        let known: Vec<u32> = (1..=10).filter(|number| received.contains(*number)).collect();
+        assert_eq!(known, [1, 3, 4, 6]);
+    }
+}
