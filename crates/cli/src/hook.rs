@@ -93,7 +93,7 @@ pub(crate) struct HookArguments {
     /// Write all events to this file as JSON lines
     #[arg(long)]
     events: Option<PathBuf>,
-    /// The library to load into the program [default: libnearlight_hook.so beside this command, or in ../lib/nearlight]
+    /// The library to load into the program [default: `libnearlight_hook.so` beside this command, or in ../lib/nearlight]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// Print one JSON object with the links once clients can connect. The program's own output goes to standard output as well
@@ -118,14 +118,14 @@ fn token(text: &str) -> Result<String, String> {
     text.parse::<Token>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
-    std::path::absolute(&path).with_context(|| format!("{} is not a path", path.display()))
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("{} is not a path", path.display()))
 }
 
 impl HookArguments {
     /// The program may change its folder before it shows anything, so paths become absolute.
     fn options(&self) -> anyhow::Result<Options> {
-        let path = |path: &Option<PathBuf>| path.clone().map(absolute).transpose();
+        let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
         let mbps = |rate: Option<Bitrate>| rate.map(|rate| rate.as_bps() as f64 / 1e6);
         let options = Options {
             address: self.address,
@@ -153,7 +153,7 @@ impl HookArguments {
 
     fn library(&self) -> anyhow::Result<PathBuf> {
         match &self.library {
-            Some(library) if library.is_file() => absolute(library.clone()),
+            Some(library) if library.is_file() => absolute(library),
             Some(library) => anyhow::bail!("--library: there is no file {}", library.display()),
             None => {
                 let command = std::env::current_exe().context("cannot find this command's own file")?;

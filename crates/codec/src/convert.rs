@@ -13,7 +13,7 @@ pub enum PixelOrder {
     Bgra,
     /// Three bytes.
     Rgb,
-    /// Three bytes, as OpenCV has them.
+    /// Three bytes, as `OpenCV` has them.
     Bgr,
 }
 

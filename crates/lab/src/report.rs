@@ -76,7 +76,7 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
                 let labels = runs[0].labels.clone();
                 let mut summary = summarise(&labels, &runs);
                 oracle.add_share(&mut summary, &runs);
-                Entry { name, summary, runs }
+                Entry { name, runs, summary }
             })
             .collect();
         entries.sort_by_cached_key(|entry| naturally(&entry.name));

@@ -229,17 +229,14 @@ impl Player {
         let sent = solver.best(frame, self.backlog, after);
         let without = solver.without(frame, self.left_out, self.backlog, after);
         let choice = sent.filter(|(_, worth)| *worth >= without).map(|(index, _)| index);
-        match choice {
-            Some(index) => {
-                self.backlog += solver.choices[index].bytes.get() as f64;
-                self.left_out = 0;
-                self.schedule.value += solver.choices[index].value;
-            }
-            None => {
-                self.schedule.stalled += solver.stall(self.left_out);
-                self.schedule.stalls += usize::from(self.left_out + 1 == solver.stall_after);
-                self.left_out = solver.one_more(self.left_out);
-            }
+        if let Some(index) = choice {
+            self.backlog += solver.choices[index].bytes.get() as f64;
+            self.left_out = 0;
+            self.schedule.value += solver.choices[index].value;
+        } else {
+            self.schedule.stalled += solver.stall(self.left_out);
+            self.schedule.stalls += usize::from(self.left_out + 1 == solver.stall_after);
+            self.left_out = solver.one_more(self.left_out);
         }
         self.backlog = (self.backlog - solver.steps[frame].until_next).max(0.0);
         self.schedule.choices.push(choice);

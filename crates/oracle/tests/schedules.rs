@@ -151,13 +151,13 @@ proptest! {
         let (frames, choices) = (frames(100, Span::from_millis(deadline)), choices(32, 1_000.0, 100_000.0));
         let problem = Problem { service: &service, frames: &frames, choices: &choices, stall_after: 10 };
         let best = total(&solve(&problem));
-        for size in 0..choices.len() {
+        for (size, choice) in choices.iter().enumerate() {
             // Left out where it would be late.
             let mut chosen = Vec::new();
             let mut backlog = 0.0;
             for (index, frame) in frames.iter().enumerate() {
                 let entry = service.until(frame.enters);
-                let queued: f64 = backlog + choices[size].bytes.get() as f64;
+                let queued: f64 = backlog + choice.bytes.get() as f64;
                 let fits = queued <= service.until(frame.due) - entry;
                 if fits {
                     backlog = queued;
@@ -168,7 +168,7 @@ proptest! {
                 }
             }
             let constant = worth(&problem, &chosen).expect("in time");
-            prop_assert!(constant <= best + 0.3, "{:?}: {} of {}", choices[size].bytes, constant, best);
+            prop_assert!(constant <= best + 0.3, "{:?}: {} of {}", choice.bytes, constant, best);
         }
     }
 }

@@ -3,6 +3,9 @@
 //! It converts arguments and results and releases the interpreter lock around everything that takes time. Names, defaults and documentation
 //! for users are in `python/nearlight`, whose modules are the only callers. Waits end early for signals, so that Ctrl-C works.
 
+// Python's values become owned arguments, and its protocols call methods.
+#![expect(clippy::needless_pass_by_value, clippy::unused_self, reason = "PyO3 prescribes the signatures")]
+
 mod error;
 mod event;
 mod input;

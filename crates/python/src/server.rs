@@ -236,7 +236,7 @@ fn session<'py>(py: Python<'py>, viewer: Viewer, figures: &SessionStatistics) ->
         target.as_bps(),
     ];
     let counts = counts.into_iter().map(|count: u64| Ok(count.into_pyobject(py)?.into_any()));
-    let round_trip = sender.round_trip.map(|span| span.as_secs_f64()).into_pyobject(py)?;
+    let round_trip = sender.round_trip.map(nearlight_embed::Span::as_secs_f64).into_pyobject(py)?;
     let fields = counts.chain([Ok::<_, PyErr>(round_trip)]).collect::<PyResult<Vec<_>>>()?;
     make(py, "SessionStatistics", PyTuple::new(py, fields)?)
 }

@@ -93,7 +93,7 @@ pub(crate) fn pose<'py>(py: Python<'py>, pose: &Pose) -> PyResult<Bound<'py, PyA
     )
 }
 
-/// A tuple where PyO3 would make a list.
+/// A tuple where `PyO3` would make a list.
 trait IntoTuple<'py> {
     fn into_pyobject_tuple(self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>>;
 }
@@ -139,7 +139,7 @@ pub(crate) fn all_of<'py, T>(
 
 /// The bits of these flags, the first one lowest.
 fn bits(flags: &Bound<'_, PyAny>) -> PyResult<u32> {
-    let flags = all_of(flags, |flag| flag.is_truthy())?;
+    let flags = all_of(flags, PyAnyMethods::is_truthy)?;
     if flags.len() > 32 {
         return Err(Class::Usage.because("a device has more than 32 buttons: leave some out"));
     }
@@ -151,7 +151,7 @@ fn flags(py: Python<'_>, bits: u32, count: usize) -> PyResult<Bound<'_, PyTuple>
 }
 
 fn fractions(values: &Bound<'_, PyAny>, least: f32) -> PyResult<Vec<f32>> {
-    let values = all_of(values, |value| value.extract::<f32>().map_err(PyErr::from))?;
+    let values = all_of(values, |value| value.extract::<f32>())?;
     match values.iter().find(|value| !(least..=1.0).contains(*value)) {
         Some(value) => Err(Class::Usage.because(format!("{value} is out of range: write {least} to 1"))),
         None => Ok(values),

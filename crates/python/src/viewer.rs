@@ -239,7 +239,7 @@ pub(crate) struct PlaneMemory {
 }
 
 /// What a view's pointers point to, for as long as the view lives.
-struct Shape {
+struct Layout {
     format: CString,
     shape: [ffi::Py_ssize_t; 2],
     strides: [ffi::Py_ssize_t; 2],
@@ -267,7 +267,7 @@ impl PlaneMemory {
         };
         // Rows of a received picture have no padding.
         let bytes = bytes.get(..width * height).ok_or_else(|| PyBufferError::new_err("the plane is incomplete"))?;
-        let shape = Box::new(Shape {
+        let shape = Box::new(Layout {
             format: c"B".to_owned(),
             shape: [height as ffi::Py_ssize_t, width as ffi::Py_ssize_t],
             strides: [width as ffi::Py_ssize_t, 1],
@@ -298,6 +298,6 @@ impl PlaneMemory {
     /// Python calls it once for each view that `__getbuffer__` filled.
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: `internal` is from `Box::into_raw` in `__getbuffer__`, and Python releases a view once.
-        drop(unsafe { Box::from_raw((*view).internal.cast::<Shape>()) });
+        drop(unsafe { Box::from_raw((*view).internal.cast::<Layout>()) });
     }
 }

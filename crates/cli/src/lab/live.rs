@@ -36,6 +36,13 @@ pub(super) struct Live {
     announced: Once,
 }
 
+/// What a receiver counted by time, and the link's own counts when the measured time began and ended.
+struct Reception {
+    counts: Vec<(Time, u64)>,
+    before: Report,
+    after: Report,
+}
+
 impl Live {
     pub(super) fn new(folder: &Path) -> anyhow::Result<Self> {
         let scratch = folder.join("live");
@@ -131,7 +138,7 @@ impl Live {
         self.announced.call_once(|| announce(&link));
         let sender = Sender::start(law.name())?;
         let received = self.receive_bulk(cell, &link, sender.port);
-        let (received, before, after) = match received {
+        let Reception { counts: received, before, after } = match received {
             Ok(received) => received,
             Err(error) => {
                 sender.give_up();
@@ -142,8 +149,7 @@ impl Live {
         Ok(live::record_bulk(&LiveBulk { cell, seed, received, link: moved(&before, &after), note: note(&after) }))
     }
 
-    /// What a receiver behind the link counted, and the link's own counts when the measured time began and ended.
-    fn receive_bulk(&self, cell: &Cell, link: &Link, port: u16) -> anyhow::Result<(Vec<(Time, u64)>, Report, Report)> {
+    fn receive_bulk(&self, cell: &Cell, link: &Link, port: u16) -> anyhow::Result<Reception> {
         let setting = &cell.setting;
         let counted = self.scratch.join("received.txt");
         let (mut command, words) = self.command("receiver")?;
@@ -169,7 +175,7 @@ impl Live {
         let (before, after) = (wait(setting.warm_up)?, wait(setting.duration)?);
         receiver.finish()?;
         let words = fs::read_to_string(&counted).with_context(|| format!("cannot read `{}`", counted.display()))?;
-        Ok((bulk::counts(&words, origin)?, before, after))
+        Ok(Reception { counts: bulk::counts(&words, origin)?, before, after })
     }
 
     /// A command for this program, and the file that receives its standard error.

@@ -25,15 +25,14 @@ pub(super) struct MergeArguments {
 }
 
 pub(super) fn run(arguments: &MergeArguments) -> anyhow::Result<ExitCode> {
-    let folder = match &arguments.out {
-        Some(folder) => folder.clone(),
-        None => {
-            let first = &arguments.folders[0];
-            let (head, _) = nearlight_lab::read_results(&first.join(nearlight_lab::RUNS_FILE)).with_context(|| {
-                format!("`{}` contains no results: name folders that `nearlight lab run` has written", first.display())
-            })?;
-            PathBuf::from("results").join(if head.live { format!("{}-live", head.plan) } else { head.plan })
-        }
+    let folder = if let Some(folder) = &arguments.out {
+        folder.clone()
+    } else {
+        let first = &arguments.folders[0];
+        let (head, _) = nearlight_lab::read_results(&first.join(nearlight_lab::RUNS_FILE)).with_context(|| {
+            format!("`{}` contains no results: name folders that `nearlight lab run` has written", first.display())
+        })?;
+        PathBuf::from("results").join(if head.live { format!("{}-live", head.plan) } else { head.plan })
     };
     let merged = merge(&arguments.folders, &folder, arguments.partial)?;
     if arguments.json {

@@ -127,9 +127,8 @@ impl Running {
     fn line(&mut self, start: &str) -> String {
         loop {
             let mut line = String::new();
-            if self.lines.read_line(&mut line).expect("text") == 0 {
-                panic!("it ended without a line `{start}`: {}", self.end().1);
-            }
+            let read = self.lines.read_line(&mut line).expect("text");
+            assert!(read > 0, "it ended without a line `{start}`: {}", self.end().1);
             if line.starts_with(start) {
                 return line.trim().to_owned();
             }
