@@ -89,7 +89,7 @@ fn a_command_runs_with_a_law_of_the_kernel_and_its_status_is_passed_on() {
     let output = nearlight(&["run", "reno", "--", "sh", "-c", "exit 7"]).output().expect("the command runs");
     let said = words(&output);
     if output.status.code() == Some(7) {
-        assert!(said.contains("0 sockets had reno"), "{said}");
+        assert!(said.contains("0 sockets used reno"), "{said}");
     } else {
         assert!(!output.status.success() && said.starts_with("nearlight: ") && said.lines().count() == 1, "{said}");
         eprintln!("skipped: {}", said.trim());
