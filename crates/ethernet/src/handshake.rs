@@ -11,7 +11,7 @@ use crate::HardwareAddress;
 use crate::channel::Channel;
 use crate::layout::{self, Cookie, NONCE_BYTES, Nonce, Payload, SMALLEST_MTU, VERSION};
 use crate::noise::{Context, Initiator, Parameters, respond};
-use crate::secrets::{Key, Secrets, Way, cookie, is_cookie};
+use crate::secrets::{AddressPair, Key, Secrets, cookie, is_cookie};
 
 /// A client retries after this, with the interval doubling each time. Guess: a busy Wi-Fi's round trip.
 const FIRST_RETRY: Span = Span::from_millis(50);
@@ -76,12 +76,12 @@ impl Connecting {
         }
     }
 
-    const fn way(&self) -> Way {
-        Way { destination: self.opening.server, source: self.opening.client }
+    const fn addresses(&self) -> AddressPair {
+        AddressPair { destination: self.opening.server, source: self.opening.client }
     }
 
-    const fn way_back(&self) -> Way {
-        Way { destination: self.opening.client, source: self.opening.server }
+    const fn reversed_addresses(&self) -> AddressPair {
+        AddressPair { destination: self.opening.client, source: self.opening.server }
     }
 
     /// The server's version, if it differs.
@@ -94,7 +94,7 @@ impl Connecting {
     pub fn on_frame(&mut self, now: Time, payload: &[u8]) -> Option<Channel> {
         match Payload::parse(payload)? {
             Payload::Cookie { version, nonce, cookie, signed, code } if nonce == self.nonce => {
-                if !self.secrets.verify(self.way_back(), signed, &code) {
+                if !self.secrets.verify(self.reversed_addresses(), signed, &code) {
                     return None;
                 }
                 if version != VERSION {
@@ -112,13 +112,13 @@ impl Connecting {
     }
 
     fn initiate(&mut self, now: Time, cookie: &Cookie) {
-        let way = self.way();
-        let context = Context { secrets: &self.secrets, way, nonce: &self.nonce, cookie };
+        let addresses = self.addresses();
+        let context = Context { secrets: &self.secrets, addresses, nonce: &self.nonce, cookie };
         // Every initiation has its own ephemeral key: two initiations under one key would compromise the authentication code of both.
         let mut ephemeral = [0; 32];
         (self.random)(&mut ephemeral);
         let Some((state, message)) = Initiator::new(context, self.own, ephemeral) else { return };
-        let frame = self.secrets.sign(way, layout::initiation(&self.nonce, cookie, &message));
+        let frame = self.secrets.sign(addresses, layout::initiation(&self.nonce, cookie, &message));
         self.stage = Stage::Initiating { state: Box::new(state), frame, until: now + PATIENCE };
         (self.send_at, self.retry) = (now, FIRST_RETRY);
     }
@@ -148,7 +148,7 @@ impl Connecting {
         self.send_at = now + self.retry;
         self.retry = (self.retry * 2).min(LONGEST_RETRY);
         Some(match &self.stage {
-            Stage::Soliciting => self.secrets.sign(self.way(), layout::solicitation(&self.nonce)),
+            Stage::Soliciting => self.secrets.sign(self.addresses(), layout::solicitation(&self.nonce)),
             Stage::Initiating { frame, .. } => frame.clone(),
         })
     }
@@ -247,12 +247,12 @@ impl Responder {
             self.statistics.not_allowed += 1;
             return Accepted::Dropped;
         }
-        let way = Way { destination: self.config.address, source };
-        let back = Way { destination: source, source: self.config.address };
+        let addresses = AddressPair { destination: self.config.address, source };
+        let back = AddressPair { destination: source, source: self.config.address };
         match Payload::parse(payload) {
             // A client of another version is informed of ours.
             Some(Payload::Solicitation { version: _, nonce, signed, code }) => {
-                if !self.secrets.verify(way, signed, &code) {
+                if !self.secrets.verify(addresses, signed, &code) {
                     self.statistics.wrong_token += 1;
                     return Accepted::Dropped;
                 }
@@ -261,7 +261,7 @@ impl Responder {
                 Accepted::Reply(self.secrets.sign(back, layout::cookie(&nonce, &cookie)))
             }
             Some(Payload::Initiation { nonce, cookie, noise, signed, code }) => {
-                if !self.secrets.verify(way, signed, &code) {
+                if !self.secrets.verify(addresses, signed, &code) {
                     self.statistics.wrong_token += 1;
                     return Accepted::Dropped;
                 }
@@ -270,7 +270,7 @@ impl Responder {
                     self.statistics.stale += 1;
                     return Accepted::Dropped;
                 }
-                self.on_initiation(now, way, (&nonce, &cookie), noise)
+                self.on_initiation(now, addresses, (&nonce, &cookie), noise)
             }
             // Most likely for a session that is over.
             Some(Payload::Transport { .. }) => Accepted::Dropped,
@@ -281,9 +281,15 @@ impl Responder {
         }
     }
 
-    fn on_initiation(&mut self, now: Time, way: Way, (nonce, cookie): (&Nonce, &Cookie), noise: &[u8]) -> Accepted {
+    fn on_initiation(
+        &mut self,
+        now: Time,
+        addresses: AddressPair,
+        (nonce, cookie): (&Nonce, &Cookie),
+        noise: &[u8],
+    ) -> Accepted {
         self.answers.retain(|_, answer| now.saturating_since(answer.at) < ANSWER_LIFE);
-        let key = (way.source, *nonce);
+        let key = (addresses.source, *nonce);
         if let Some(answer) = self.answers.get(&key) {
             self.statistics.repeated += 1;
             return Accepted::Reply(answer.frame.clone());
@@ -292,7 +298,7 @@ impl Responder {
         (self.random)(&mut index);
         (self.random)(&mut random);
         let own = Parameters { index: u32::from_be_bytes(index), mtu: self.config.mtu.max(SMALLEST_MTU as u16) };
-        let context = Context { secrets: &self.secrets, way, nonce, cookie };
+        let context = Context { secrets: &self.secrets, addresses, nonce, cookie };
         let answered = respond(context, noise, own, random);
         let Some((agreed, message)) = answered.filter(|(agreed, _)| usize::from(agreed.peer.mtu) >= SMALLEST_MTU)
         else {

@@ -6,7 +6,7 @@ use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use crate::layout::{Cookie, LONGEST_HANDSHAKE, Nonce};
-use crate::secrets::{Key, Secrets, Way};
+use crate::secrets::{AddressPair, Key, Secrets};
 
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
 const LABEL: &[u8] = b"nearlight ethernet 1";
@@ -47,14 +47,14 @@ pub(crate) struct Agreed {
 pub(crate) struct Context<'a> {
     pub(crate) secrets: &'a Secrets,
     /// From the client to the server.
-    pub(crate) way: Way,
+    pub(crate) addresses: AddressPair,
     pub(crate) nonce: &'a Nonce,
     pub(crate) cookie: &'a Cookie,
 }
 
 impl Context<'_> {
     fn prologue(&self) -> Vec<u8> {
-        [LABEL, &self.way.destination.0, &self.way.source.0, self.nonce, self.cookie].concat()
+        [LABEL, &self.addresses.destination.0, &self.addresses.source.0, self.nonce, self.cookie].concat()
     }
 
     fn state(&self, random: Key, initiator: bool) -> Option<HandshakeState> {

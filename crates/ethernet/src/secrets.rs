@@ -37,26 +37,26 @@ impl Secrets {
         Self { code: derive(b"nearlight ethernet 1 code"), shared: derive(b"nearlight ethernet 1 psk") }
     }
 
-    fn mac(&self, way: Way, signed: &[u8]) -> Hmac<Sha256> {
-        hmac(&self.code, &[&way.destination.0, &way.source.0, signed])
+    fn mac(&self, addresses: AddressPair, signed: &[u8]) -> Hmac<Sha256> {
+        hmac(&self.code, &[&addresses.destination.0, &addresses.source.0, signed])
     }
 
     /// The frame with its code.
-    pub(crate) fn sign(&self, way: Way, mut frame: Vec<u8>) -> Vec<u8> {
-        let code = short(self.mac(way, &frame));
+    pub(crate) fn sign(&self, addresses: AddressPair, mut frame: Vec<u8>) -> Vec<u8> {
+        let code = short(self.mac(addresses, &frame));
         frame.extend_from_slice(&code);
         frame
     }
 
     /// Takes as long for a wrong code as for the right one.
-    pub(crate) fn verify(&self, way: Way, signed: &[u8], code: &Code) -> bool {
-        self.mac(way, signed).verify_truncated_left(code).is_ok()
+    pub(crate) fn verify(&self, addresses: AddressPair, signed: &[u8], code: &Code) -> bool {
+        self.mac(addresses, signed).verify_truncated_left(code).is_ok()
     }
 }
 
 /// Source and destination of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct AddressPair {
     pub(crate) destination: HardwareAddress,
     pub(crate) source: HardwareAddress,
 }

@@ -433,7 +433,7 @@ impl Audience {
             if !single {
                 watcher.end_own();
             }
-            if watcher.mailbox.take_broken() {
+            if watcher.mailbox.take_chain_broken() {
                 self.simulcast.on_not_delivered(now, watcher.member);
             }
             self.simulcast.set_facts(now, watcher.member, watcher.facts());

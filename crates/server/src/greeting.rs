@@ -34,7 +34,7 @@ pub(crate) trait Greeting: Sized + Send {
 }
 
 /// A client that has proved that it knows the token.
-pub(crate) struct Welcomed<G> {
+pub(crate) struct AcceptedClient<G> {
     pub(crate) session: NewSession,
     pub(crate) hello: Hello,
     /// The server's own proof.
@@ -65,7 +65,7 @@ impl NewSession {
 }
 
 /// Admits the client, or refuses it with a message.
-pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting: G) -> Option<Welcomed<G>> {
+pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting: G) -> Option<AcceptedClient<G>> {
     let peer = greeting.peer();
     let Some(mut place) = state.greeting.enter(state.clock.now(), peer) else {
         state.metrics.on_refusal(Refusal::Full);
@@ -117,5 +117,5 @@ pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting:
     let number = state.next_session.fetch_add(1, Ordering::Relaxed);
     tracing::info!(session = number, %peer, client = clean(&hello.client), codec = codec.name(), "a client connected");
     let preferences = ClientPreferences { codec, display: hello.display, sound: hello.sound, marker: hello.marker };
-    Some(Welcomed { session: NewSession { number, preferences }, hello, proof, permit, greeting })
+    Some(AcceptedClient { session: NewSession { number, preferences }, hello, proof, permit, greeting })
 }

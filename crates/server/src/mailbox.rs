@@ -22,9 +22,9 @@ use crate::fan_out::News;
 /// Events that wait for the next frame; a client that sends more between two frames loses the oldest.
 const MAX_EVENTS: usize = 1_024;
 /// Bytes of messages and clipboard texts that wait for the next frame.
-const MAX_POST_BYTES: usize = 16 * MAX_RELIABLE_MESSAGE_BYTES;
+const MAX_TO_APPLICATION_BYTES: usize = 16 * MAX_RELIABLE_MESSAGE_BYTES;
 /// Charged for each of them in addition to its length.
-const POST_OVERHEAD: usize = 256;
+const TO_APPLICATION_OVERHEAD: usize = 256;
 /// Skipped frames that the session has not been informed of: about a second's worth at the highest frame rates. A session that is blocked
 /// for longer is never informed of the rest.
 const MAX_SKIPPED: usize = 128;
@@ -64,15 +64,15 @@ pub(crate) enum Delivery {
 
 /// What the client sends to the application besides input.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Post {
+pub(crate) enum ToApplication {
     Message(ApplicationMessage),
     Clipboard(String),
     Devices(DevicesDescription),
 }
 
-impl Post {
+impl ToApplication {
     const fn bytes(&self) -> usize {
-        POST_OVERHEAD
+        TO_APPLICATION_OVERHEAD
             + match self {
                 Self::Message(message) => message.data.len(),
                 Self::Clipboard(text) => text.len(),
@@ -86,7 +86,7 @@ struct Shared {
     target: StreamTarget,
     input: Option<ReceivedInput>,
     events: Vec<InputEvent>,
-    post: Vec<Post>,
+    to_application: Vec<ToApplication>,
     skipped: VecDeque<SkipReason>,
     head: Pose,
     next_frame: FrameId,
@@ -169,7 +169,7 @@ impl EncoderMailbox {
             target,
             input: None,
             events: Vec::new(),
-            post: Vec::new(),
+            to_application: Vec::new(),
             skipped: VecDeque::new(),
             head: START,
             next_frame: FrameId(0),
@@ -247,13 +247,13 @@ impl EncoderMailbox {
     }
 
     /// False if too much is already queued for the application.
-    pub(crate) fn post(&self, post: Post) -> bool {
+    pub(crate) fn queue_for_application(&self, to_application: ToApplication) -> bool {
         let mut shared = self.shared();
-        let waiting: usize = shared.post.iter().map(Post::bytes).sum();
-        let fits = waiting + post.bytes() <= MAX_POST_BYTES;
-        let is_first = shared.post.is_empty();
+        let waiting: usize = shared.to_application.iter().map(ToApplication::bytes).sum();
+        let fits = waiting + to_application.bytes() <= MAX_TO_APPLICATION_BYTES;
+        let is_first = shared.to_application.is_empty();
         if fits {
-            shared.post.push(post);
+            shared.to_application.push(to_application);
         }
         drop(shared);
         self.tell_of_input(fits && is_first);
@@ -261,8 +261,8 @@ impl EncoderMailbox {
     }
 
     /// What has arrived since the last call.
-    pub(crate) fn take_post(&self) -> Vec<Post> {
-        std::mem::take(&mut self.shared().post)
+    pub(crate) fn take_for_application(&self) -> Vec<ToApplication> {
+        std::mem::take(&mut self.shared().to_application)
     }
 
     /// Output for the client besides pictures. If the session is too slow, output that newer output replaces is dropped; output that must
@@ -389,7 +389,7 @@ impl EncoderMailbox {
     }
 
     /// Whether a frame of the layer could not be delivered since the last call: the next delivered one must be a key frame.
-    pub(crate) fn take_broken(&self) -> bool {
+    pub(crate) fn take_chain_broken(&self) -> bool {
         std::mem::take(&mut self.shared().chain.is_broken)
     }
 

@@ -27,9 +27,9 @@ use tokio::sync::{mpsc, watch};
 use crate::admission::Admission;
 use crate::bad_paths::BadPaths;
 use crate::encoding::Where;
+use crate::event_log::{EventLog, EventLogThread};
 use crate::hosts::Hosts;
 use crate::http::Site;
-use crate::journal::{Journal, JournalThread};
 use crate::metrics::{Metrics, Observer};
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, PageState};
@@ -120,7 +120,7 @@ pub struct Server {
     /// What a self-signed certificate names besides this machine; none if the certificate is the owner's.
     own_names: Option<Vec<String>>,
     closing: watch::Sender<bool>,
-    journal: Option<JournalThread>,
+    event_log: Option<EventLogThread>,
     sustained: Sustained,
 }
 
@@ -238,11 +238,11 @@ impl BoundServer {
             source = Opened::SelfPaced(Box::new(PacedTestCard::new((width, height), format.fps)?));
         }
         let bounds = bounds(format, &options);
-        let (journal, journal_thread) = match &options.events {
+        let (event_log, event_log_thread) = match &options.events {
             Some(path) => {
                 let file_error = |source| ServerError::File { path: path.display().to_string(), source };
-                let (journal, thread) = Journal::create(path).map_err(file_error)?;
-                (Some(journal), Some(thread))
+                let (event_log, thread) = EventLog::create(path).map_err(file_error)?;
+                (Some(event_log), Some(thread))
             }
             None => (None, None),
         };
@@ -298,7 +298,7 @@ impl BoundServer {
             datagram: options.datagram.map_or(usize::MAX, usize::from),
             encoders: options.encoders,
             metrics: Arc::clone(&metrics),
-            journal,
+            event_log,
             closing: closing_seen,
         });
         let (healthy, checking) = (Arc::clone(&state), Arc::clone(&state));
@@ -312,7 +312,7 @@ impl BoundServer {
         let named = identity.certificate_names().into_iter().chain(options.hosts.iter().cloned());
         let hosts = Hosts::new(machine_names().into_iter().chain(announced).chain(named));
         let own_names = self_signed.then_some(options.hosts);
-        let (ice_servers, unity, journal) = (options.ice_servers, options.unity, journal_thread);
+        let (ice_servers, unity, event_log) = (options.ice_servers, options.unity, event_log_thread);
         Ok(Server {
             listener,
             ethernet,
@@ -324,7 +324,7 @@ impl BoundServer {
             unity,
             own_names,
             closing,
-            journal,
+            event_log,
             sustained,
         })
     }
@@ -368,7 +368,7 @@ impl Server {
             unity,
             own_names,
             closing,
-            journal,
+            event_log,
             sustained: _,
         } = self;
         let (sessions, mut begun) = mpsc::channel(WAITING_SESSIONS);
@@ -425,18 +425,18 @@ impl Server {
         listener.shutdown("the server is shutting down").await;
         accepting.shutdown().await;
         drop((site, page, sessions, begun));
-        finish(state, journal).await
+        finish(state, event_log).await
     }
 }
 
 /// Waits for the studio's and the journal's threads once no one else holds the server's state.
-async fn finish(state: Arc<ServerState>, journal: Option<JournalThread>) -> Result<(), ServerError> {
+async fn finish(state: Arc<ServerState>, event_log: Option<EventLogThread>) -> Result<(), ServerError> {
     let state = Arc::into_inner(state).expect("sessions and pages have ended");
-    let ServerState { studio, journal: entries, .. } = state;
+    let ServerState { studio, event_log: entries, .. } = state;
     drop(entries);
     let ended = tokio::task::spawn_blocking(move || {
         let ended = studio.finish();
-        if let Some(thread) = journal {
+        if let Some(thread) = event_log {
             thread.finish();
         }
         ended

@@ -13,7 +13,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::admission::{PERMIT_LOST, Permit};
 use crate::carrier::{Carrier, CarrierEvent};
-use crate::mailbox::{Delivery, Post};
+use crate::mailbox::{Delivery, ToApplication};
 use crate::session_common::{ClientPreferences, SessionCommon, devices};
 use crate::state::{Rejection, ServerState, clean};
 
@@ -209,18 +209,21 @@ impl<C: Carrier> SessionTask<C> {
                 self.carrier.sender_mut().set_display_hz(display_hz);
                 Ok(())
             }
-            ClientMessage::Devices(described) => self.on_post(Post::Devices(devices(described))),
-            ClientMessage::Clipboard { text } => self.on_post(Post::Clipboard(text)),
+            ClientMessage::Devices(described) => self.on_application_data(ToApplication::Devices(devices(described))),
+            ClientMessage::Clipboard { text } => self.on_application_data(ToApplication::Clipboard(text)),
             ClientMessage::Application { data } => {
-                self.on_post(Post::Message(ApplicationMessage { data: data.0, reliable: true }))
+                self.on_application_data(ToApplication::Message(ApplicationMessage { data: data.0, reliable: true }))
             }
             ClientMessage::Goodbye => Err("the client closed the session".into()),
         }
     }
 
     /// Nothing is accepted before the client has sent its hello.
-    fn on_post(&self, post: Post) -> Result<(), String> {
-        self.common.as_ref().filter(|_| self.greeted).map_or(Ok(()), |common| common.on_post(post))
+    fn on_application_data(&self, to_application: ToApplication) -> Result<(), String> {
+        self.common
+            .as_ref()
+            .filter(|_| self.greeted)
+            .map_or(Ok(()), |common| common.on_application_data(to_application))
     }
 
     fn greet(&mut self, now: Time, hello: &Hello) -> Result<(), String> {
@@ -238,22 +241,22 @@ impl<C: Carrier> SessionTask<C> {
         self.carrier.send(now, ServerMessage::Welcome(welcome))
     }
 
-    fn on_made(&mut self, now: Time, made: Made) -> Result<(), String> {
+    fn on_made(&mut self, now: Time, made: NextBlock) -> Result<(), String> {
         match made {
-            Made::Picture(Some(Delivery::Frame(frame))) => {
+            NextBlock::Picture(Some(Delivery::Frame(frame))) => {
                 self.taken += 1;
                 self.carrier.on_frame(now, frame);
             }
-            Made::Picture(Some(Delivery::Size(size, views))) => {
+            NextBlock::Picture(Some(Delivery::Size(size, views))) => {
                 let stream = self.common.as_mut().map(|common| common.resized(size, views));
                 return stream.map_or(Ok(()), |stream| self.carrier.send(now, ServerMessage::Stream(stream)));
             }
-            Made::Picture(Some(Delivery::Failed(reason))) => return Err(reason),
-            Made::Picture(None) => return Err(RENDERER_STOPPED.into()),
-            Made::Sound(packet) => self.carrier.on_sound(now, packet),
+            NextBlock::Picture(Some(Delivery::Failed(reason))) => return Err(reason),
+            NextBlock::Picture(None) => return Err(RENDERER_STOPPED.into()),
+            NextBlock::Sound(packet) => self.carrier.on_sound(now, packet),
             // The session is informed of it in the next step.
-            Made::Skip => {}
-            Made::Output(output) => {
+            NextBlock::Skip => {}
+            NextBlock::Output(output) => {
                 let Some(common) = &self.common else { return Ok(()) };
                 let message = common.message_for(self.carrier.sender_mut(), output);
                 return message.map_or(Ok(()), |message| self.carrier.send(now, message));
@@ -271,7 +274,7 @@ impl<C: Carrier> SessionTask<C> {
 }
 
 /// What the studio produced for a client.
-enum Made {
+enum NextBlock {
     /// None when the renderer has stopped.
     Picture(Option<Delivery>),
     Sound(SoundPacket),
@@ -281,15 +284,15 @@ enum Made {
 }
 
 /// Waits for ever while no codec is known.
-async fn next_made(common: &mut Option<SessionCommon>) -> Made {
+async fn next_made(common: &mut Option<SessionCommon>) -> NextBlock {
     let Some(SessionCommon { deliveries, sounds, outputs, mailbox, .. }) = common else {
         return std::future::pending().await;
     };
     tokio::select! {
-        delivery = deliveries.recv() => Made::Picture(delivery),
-        Some(packet) = sounds.recv() => Made::Sound(packet),
-        Some(output) = outputs.recv() => Made::Output(output),
-        () = mailbox.skipped() => Made::Skip,
+        delivery = deliveries.recv() => NextBlock::Picture(delivery),
+        Some(packet) = sounds.recv() => NextBlock::Sound(packet),
+        Some(output) = outputs.recv() => NextBlock::Output(output),
+        () = mailbox.skipped() => NextBlock::Skip,
     }
 }
 

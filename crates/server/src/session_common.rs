@@ -15,7 +15,7 @@ use nearlight_wire::{
 use tokio::sync::mpsc;
 
 use crate::encoding::strip_below;
-use crate::mailbox::{Delivery, EncoderMailbox, Post, StreamTarget};
+use crate::mailbox::{Delivery, EncoderMailbox, StreamTarget, ToApplication};
 use crate::metrics::SessionFigures;
 use crate::state::ServerState;
 
@@ -136,18 +136,18 @@ impl SessionCommon {
     }
 
     /// Passes something from the client to the application. The error says why the session must end.
-    pub(crate) fn on_post(&self, post: Post) -> Result<(), String> {
-        let longest = match &post {
-            Post::Message(message) => (message.data.len(), MAX_RELIABLE_MESSAGE_BYTES),
-            Post::Clipboard(_) if !self.clipboard => return Ok(()),
-            Post::Clipboard(text) => (text.len(), MAX_CLIPBOARD_BYTES),
-            Post::Devices(devices) => (devices.gamepads.len().max(devices.controllers.len()), MAX_GAMEPADS),
+    pub(crate) fn on_application_data(&self, to_application: ToApplication) -> Result<(), String> {
+        let longest = match &to_application {
+            ToApplication::Message(message) => (message.data.len(), MAX_RELIABLE_MESSAGE_BYTES),
+            ToApplication::Clipboard(_) if !self.clipboard => return Ok(()),
+            ToApplication::Clipboard(text) => (text.len(), MAX_CLIPBOARD_BYTES),
+            ToApplication::Devices(devices) => (devices.gamepads.len().max(devices.controllers.len()), MAX_GAMEPADS),
         };
         if longest.0 > longest.1 {
             return Err("the client sent a message to the application that exceeds the protocol's limit".into());
         }
         let reason = || "the client sends messages faster than the application reads them".into();
-        self.mailbox.post(post).then_some(()).ok_or_else(reason)
+        self.mailbox.queue_for_application(to_application).then_some(()).ok_or_else(reason)
     }
 
     /// So many frames were passed to the transport, as far as the pacer allows.
@@ -232,7 +232,7 @@ impl FrameProducer for SessionCommon {
     fn on_input(&mut self, mut input: ReceivedInput) {
         for data in std::mem::take(&mut input.messages) {
             // Such a message may be lost.
-            self.mailbox.post(Post::Message(ApplicationMessage { data, reliable: false }));
+            self.mailbox.queue_for_application(ToApplication::Message(ApplicationMessage { data, reliable: false }));
         }
         self.mailbox.on_input(input);
     }
@@ -250,8 +250,8 @@ impl FrameProducer for SessionCommon {
     }
 
     fn on_event(&mut self, at: Time, event: Event) {
-        if let Some(journal) = &self.state.journal {
-            journal.write(at, self.session, event);
+        if let Some(event_log) = &self.state.event_log {
+            event_log.write(at, self.session, event);
         }
     }
 }

@@ -66,7 +66,7 @@ enum Origin {
     clippy::large_enum_variant,
     reason = "one at a time, on the stack: a box would be an allocation for each block"
 )]
-enum Made<'a> {
+enum NextBlock<'a> {
     /// Each hears it from its own place.
     Room(&'a Room),
     /// The same for all, and how long it has waited.
@@ -74,15 +74,15 @@ enum Made<'a> {
 }
 
 impl Origin {
-    fn advance(&mut self) -> Made<'_> {
+    fn advance(&mut self) -> NextBlock<'_> {
         match self {
             Self::World(room) => {
                 room.advance();
-                Made::Room(room)
+                NextBlock::Room(room)
             }
             Self::Program(feed) => {
                 let (block, delay) = feed.lock().unwrap_or_else(PoisonError::into_inner).next_block();
-                Made::Block(block, delay)
+                NextBlock::Block(block, delay)
             }
         }
     }
@@ -114,11 +114,11 @@ impl Listener {
     }
 
     /// Encodes the newest block as this listener hears it.
-    fn hear(&mut self, made: &Made<'_>, block: BlockId, begin: Time) -> Result<(), OpusError> {
+    fn hear(&mut self, made: &NextBlock<'_>, block: BlockId, begin: Time) -> Result<(), OpusError> {
         self.encoder.set_rate(self.mailbox.target().sound)?;
         let (heard, waited) = match made {
-            Made::Room(room) => (self.ears.hear(room, &self.mailbox.head()), Span::ZERO),
-            Made::Block(block, waited) => (*block, *waited),
+            NextBlock::Room(room) => (self.ears.hear(room, &self.mailbox.head()), Span::ZERO),
+            NextBlock::Block(block, waited) => (*block, *waited),
         };
         let bytes = self.encoder.encode(&heard)?;
         self.mailbox.deliver_sound(SoundPacket { block, made_at: begin - waited - self.encoder.look_ahead(), bytes });

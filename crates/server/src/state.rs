@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 use crate::admission::{Admission, NotAdmitted, Permit, QUIET};
 use crate::bad_paths::BadPaths;
-use crate::journal::Journal;
+use crate::event_log::EventLog;
 use crate::metrics::{Metrics, Refusal};
 use crate::pairing::{Channel, Pairing, Wrong};
 use crate::sound::Mixer;
@@ -89,7 +89,7 @@ pub(crate) struct ServerState {
     pub(crate) datagram: usize,
     pub(crate) encoders: Encoders,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) journal: Option<Journal>,
+    pub(crate) event_log: Option<EventLog>,
     /// Becomes true when the server shuts down.
     pub(crate) closing: watch::Receiver<bool>,
 }
@@ -244,7 +244,7 @@ impl ServerState {
             max_datagram: largest.min(self.datagram),
             pacing: self.pacing,
             frame_interval: self.format.frame_interval(),
-            events: self.journal.is_some(),
+            events: self.event_log.is_some(),
             maximum: Some(self.bounds.maximum),
             // Receivers of other protocols choose their own buffer.
             playback_buffer: if framing == Framing::Symbols { controller.playback_buffer() } else { 0 },

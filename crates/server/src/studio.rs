@@ -22,7 +22,7 @@ use nearlight_wire::{DisplayKind, Fov, InputSample, Pose, View, marker::Marker};
 
 use crate::encoding::{EncoderLane, Job, Where, display_budget};
 use crate::fan_out::{FanOut, News};
-use crate::mailbox::{Delivery, EncoderMailbox, Post};
+use crate::mailbox::{Delivery, EncoderMailbox, ToApplication};
 use crate::metrics::Metrics;
 use crate::overload::{Moment, OverloadMonitor};
 use crate::sound::Mixer;
@@ -278,11 +278,11 @@ pub(crate) fn hand_over(
         application.on_input(now, viewer, &done);
         (sample, received_at)
     });
-    for post in mailbox.take_post() {
-        match post {
-            Post::Message(message) => application.on_message(now, viewer, message),
-            Post::Clipboard(text) => application.on_clipboard(now, viewer, text),
-            Post::Devices(devices) => application.on_devices(now, viewer, &devices),
+    for to_application in mailbox.take_for_application() {
+        match to_application {
+            ToApplication::Message(message) => application.on_message(now, viewer, message),
+            ToApplication::Clipboard(text) => application.on_clipboard(now, viewer, text),
+            ToApplication::Devices(devices) => application.on_devices(now, viewer, &devices),
         }
     }
     input

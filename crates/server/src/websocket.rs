@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::carrier::{Carrier, CarrierEvent};
-use crate::greeting::{Greeting, Welcomed, receive};
+use crate::greeting::{AcceptedClient, Greeting, receive};
 use crate::rtc::whep::Client;
 use crate::session::SessionTask;
 use crate::state::ServerState;
@@ -78,7 +78,9 @@ async fn open(
 
 /// Greets, checks the proof of the token and serves the client until it leaves.
 async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
-    let Some(Welcomed { session, hello, proof, permit, greeting }) = receive(&state, client).await else { return };
+    let Some(AcceptedClient { session, hello, proof, permit, greeting }) = receive(&state, client).await else {
+        return;
+    };
     // It may be idle while its session lasts; admission bounds how many there are.
     if let Some(reservation) = &greeting.reservation {
         reservation.claim();

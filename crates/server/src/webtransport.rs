@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::carrier::{Carrier, CarrierEvent};
-use crate::greeting::{Greeting, Welcomed, receive};
+use crate::greeting::{AcceptedClient, Greeting, receive};
 use crate::session::SessionTask;
 use crate::state::ServerState;
 
@@ -28,7 +28,9 @@ const CLOSE_REFUSED: u32 = 1;
 /// Greets, checks the proof of the token and serves the client until it leaves.
 pub(crate) async fn serve(state: Arc<ServerState>, connection: Connection) {
     let greeting = WebTransportGreeting { connection, control: None };
-    let Some(Welcomed { session, hello, proof, permit, greeting }) = receive(&state, greeting).await else { return };
+    let Some(AcceptedClient { session, hello, proof, permit, greeting }) = receive(&state, greeting).await else {
+        return;
+    };
     let WebTransportGreeting { connection, control: Some(control) } = greeting else { return };
     let now = state.clock.now();
     // Each session has its own losses, the same in every run.

@@ -399,20 +399,20 @@ impl Assembler {
     }
 
     /// Incomplete frames with which the decoder could continue.
-    fn starts_on_their_way(&self) -> impl Iterator<Item = (u32, &Assembly)> {
+    fn incomplete_restarts(&self) -> impl Iterator<Item = (u32, &Assembly)> {
         let starts = |(id, assembly): &(&u32, &Assembly)| assembly.shape.is_some_and(|shape| self.starts(**id, shape));
         self.frames.iter().filter(starts).map(|(id, assembly)| (*id, assembly))
     }
 
     /// The oldest frame that can be decoded now, or could if it were complete.
     fn next_start(&self) -> Option<u32> {
-        self.deliverable().into_iter().chain(self.starts_on_their_way().next().map(|(id, _)| id)).min()
+        self.deliverable().into_iter().chain(self.incomplete_restarts().next().map(|(id, _)| id)).min()
     }
 
     /// The decoder waits for symbols that were requested without success, and no incomplete frame can be decoded without them.
     pub(crate) fn is_stalled(&self) -> bool {
-        let waits = self.broken || self.frames.values().next().is_some_and(|oldest| oldest.asked_in_vain);
-        waits && !self.has_deliverable() && self.starts_on_their_way().all(|(_, assembly)| assembly.asked_in_vain)
+        let waits = self.broken || self.frames.values().next().is_some_and(|oldest| oldest.request_failed);
+        waits && !self.has_deliverable() && self.incomplete_restarts().all(|(_, assembly)| assembly.request_failed)
     }
 
     /// When to request a frame with which the decoder can continue whatever is missing: at once where no such frame is on its way,
@@ -422,7 +422,7 @@ impl Assembler {
             return None;
         }
         let next = self.frames.values().next().filter(|_| !self.broken);
-        let waited_for = next.into_iter().chain(self.starts_on_their_way().map(|(_, assembly)| assembly));
+        let waited_for = next.into_iter().chain(self.incomplete_restarts().map(|(_, assembly)| assembly));
         let mut due = self.broken.then_some(Time::ZERO);
         for assembly in waited_for {
             due = due.max(Some(assembly.suspect_since? + patience));
@@ -431,7 +431,7 @@ impl Assembler {
     }
 
     /// Something newer than the decoder's last frame is known, and none of it can be decoded.
-    pub(crate) fn is_standing(&self) -> bool {
+    pub(crate) fn is_frozen(&self) -> bool {
         let behind = self.broken || !self.frames.is_empty() || !self.whole.is_empty();
         self.newest.is_some() && behind && !self.has_deliverable()
     }

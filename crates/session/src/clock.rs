@@ -58,7 +58,7 @@ pub(crate) struct ClockSync {
     /// The best exchange of the first seconds: the far end of the drift's baseline.
     anchor: Option<Exchange>,
     smoothed_round_trip: Option<Span>,
-    way_up: Option<Span>,
+    uplink_delay: Option<Span>,
     next_ping_at: Time,
     answered: usize,
 }
@@ -90,7 +90,7 @@ impl ClockSync {
         let offset = (server_received_at.ahead_of(client_sent_at) + server_sent_at.ahead_of(now)) / 2;
         let exchange = Exchange { at: now, offset, round_trip };
         self.answered += 1;
-        self.way_up = Some(server_received_at.ahead_of(client_sent_at));
+        self.uplink_delay = Some(server_received_at.ahead_of(client_sent_at));
         // RFC 6298's smoothing for the round trip that times requests.
         self.smoothed_round_trip =
             Some(self.smoothed_round_trip.map_or(round_trip, |smoothed| smoothed + (round_trip - smoothed) / 8));
@@ -115,8 +115,8 @@ impl ClockSync {
     }
 
     /// The transit time to the server of the newest answered ping, including the offset of its clock.
-    pub(crate) const fn way_up(&self) -> Option<Span> {
-        self.way_up
+    pub(crate) const fn uplink_delay(&self) -> Option<Span> {
+        self.uplink_delay
     }
 
     pub(crate) fn estimate(&self, now: Time) -> Option<ClockEstimate> {

@@ -39,7 +39,7 @@ pub(crate) struct Inbox {
     /// Something has arrived since the last fetch.
     changed: bool,
     /// A timeout has released everything.
-    let_go: bool,
+    released_all: bool,
     acknowledgement: Option<InputAcknowledgement>,
     messages: Vec<Vec<u8>>,
 }
@@ -57,7 +57,7 @@ impl Inbox {
             let known = self.next_event.saturating_sub(sample.first_event) as usize;
             if self.next_event < end {
                 self.next_event = end;
-                if !self.let_go {
+                if !self.released_all {
                     self.events.extend(events.into_iter().skip(known));
                     self.changed = true;
                 }
@@ -65,11 +65,11 @@ impl Inbox {
             self.acknowledgement = Some(InputAcknowledgement { seq: sample.seq });
         }
         // What was released by the timeout is held again, where it still is.
-        let held_again = self.let_go && self.newest.as_ref().is_some_and(|(_, newest)| sample.seq >= newest.seq);
+        let held_again = self.released_all && self.newest.as_ref().is_some_and(|(_, newest)| sample.seq >= newest.seq);
         if held_again {
             let before = self.newest.as_ref().map(|(_, newest)| newest.devices.clone()).unwrap_or_default();
             self.events.extend(sample.devices.changes_from(&before));
-            self.let_go = false;
+            self.released_all = false;
         }
         let excess = self.events.len().saturating_sub(MAX_EVENTS);
         self.events.drain(..excess);
@@ -113,7 +113,7 @@ impl Inbox {
             let devices: Devices = released(&sample.devices);
             self.events.extend(devices.changes_from(&sample.devices));
             sample.devices = devices;
-            (self.changed, self.let_go) = (true, true);
+            (self.changed, self.released_all) = (true, true);
         }
         if !std::mem::take(&mut self.changed) {
             return None;

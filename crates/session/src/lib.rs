@@ -14,6 +14,7 @@
 mod answered;
 mod arrivals;
 mod assembly;
+mod buffer_pool;
 mod capture;
 mod capture_schedule;
 mod clock;
@@ -34,7 +35,6 @@ mod sender;
 mod share;
 mod simulcast;
 mod sound;
-mod spares;
 mod symbols;
 mod uplink;
 mod window;

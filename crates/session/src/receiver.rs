@@ -143,7 +143,7 @@ pub struct Receiver {
     /// The last frame finished when the key frame was requested.
     key_frame_asked_after: Option<FrameId>,
     /// How long media packets recently took from the server, less the offset of its clock.
-    way_down: Option<Span>,
+    downlink_delay: Option<Span>,
     input_repeat_at: Option<Time>,
     /// Messages of the application, which may be lost.
     messages: VecDeque<Vec<u8>>,
@@ -185,7 +185,7 @@ impl Receiver {
             reference_asked: None,
             key_frame_asked_at: None,
             key_frame_asked_after: None,
-            way_down: None,
+            downlink_delay: None,
             input_repeat_at: None,
             messages: VecDeque::new(),
             first_frame: None,
@@ -277,7 +277,7 @@ impl Receiver {
 
     fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) {
         self.first_frame.get_or_insert(header.frame);
-        self.on_way_down(now.ahead_of(header.sent_at));
+        self.on_downlink_delay(now.ahead_of(header.sent_at));
         self.assembler.on_symbol(now, header, payload);
         self.after_media(now);
     }
@@ -285,7 +285,7 @@ impl Receiver {
     fn on_repair(&mut self, now: Time, header: &RepairHeader, payload: &[u8]) {
         self.recovery.repairs += 1;
         self.first_frame.get_or_insert(header.frame);
-        self.on_way_down(now.ahead_of(header.sent_at));
+        self.on_downlink_delay(now.ahead_of(header.sent_at));
         self.assembler.on_repair(now, header, payload);
         self.after_media(now);
     }
@@ -451,10 +451,10 @@ impl Receiver {
         // Where nothing is requested, an incomplete frame is awaited until a newer packet shows that it is lost; where the transport
         // retransmits, as long as that takes.
         let suffers = match self.loss_recovery {
-            LossRecovery::Symbols | LossRecovery::References => self.assembler.is_standing(),
+            LossRecovery::Symbols | LossRecovery::References => self.assembler.is_frozen(),
             LossRecovery::OpenUvr => {
                 let damaged = self.assembler.is_waiting_for_key_frame() && !self.assembler.has_deliverable();
-                damaged || self.assembler.is_standing()
+                damaged || self.assembler.is_frozen()
             }
             LossRecovery::KeyFrames | LossRecovery::Nothing { .. } | LossRecovery::Transport => false,
         };

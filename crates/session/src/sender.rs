@@ -40,8 +40,8 @@ mod tcp;
 
 pub use config::{Algorithms, Framing, SenderConfig, SenderNames};
 pub use display::UNKNOWN_TO_DISPLAY;
-use receiver_feedback::Elsewhere;
 pub use receiver_feedback::ReceiverFeedback;
+use receiver_feedback::RoundTripEstimate;
 use recovery::Recovery;
 use restraint::Restraint;
 use retransmission::Retransmissions;
@@ -173,7 +173,7 @@ pub struct Sender {
     recent: RecentRate,
     render_to_display: Option<Span>,
     sound: SoundOut,
-    elsewhere: Elsewhere,
+    round_trip_estimate: RoundTripEstimate,
     outcomes: VecDeque<FrameReport>,
     symbols: Symbols,
     /// Only where TCP carries the media and its kernel exposes its state.
@@ -221,7 +221,7 @@ impl Sender {
             recent: RecentRate::default(),
             render_to_display: None,
             sound: SoundOut::default(),
-            elsewhere: Elsewhere::default(),
+            round_trip_estimate: RoundTripEstimate::default(),
             outcomes: VecDeque::new(),
             symbols: Symbols::default(),
             tcp: None,

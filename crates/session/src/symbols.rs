@@ -3,20 +3,20 @@
 use nearlight_units::{FrameId, Time};
 use nearlight_wire::{RepairHeader, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader};
 
+use crate::buffer_pool::BufferPool;
 use crate::release::{FramePieces, Payload, Release};
-use crate::spares::Spares;
 
 /// Writes datagrams into recycled buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols {
     /// Datagrams returned by the driver: more than leave at once.
-    spares: Spares<64>,
+    buffer_pool: BufferPool<64>,
 }
 
 impl Symbols {
     /// A datagram is no longer needed: its buffer is reused for a later one.
     pub(crate) fn take_back(&mut self, datagram: Vec<u8>) {
-        self.spares.give(datagram);
+        self.buffer_pool.give(datagram);
     }
 
     pub(crate) fn datagram(&mut self, release: &Release<'_>) -> Vec<u8> {
@@ -36,7 +36,7 @@ impl Symbols {
                     frame_bytes,
                     deadline_after_send_us: deadline_after(sent_at, deadline),
                 };
-                let mut datagram = self.spares.take(SYMBOL_HEADER_BYTES + bytes.len());
+                let mut datagram = self.buffer_pool.take(SYMBOL_HEADER_BYTES + bytes.len());
                 header.write(&mut datagram);
                 datagram.extend_from_slice(bytes);
                 datagram
@@ -51,7 +51,7 @@ impl Symbols {
                     deadline_after_send_us: deadline_after(sent_at, deadline),
                     covered: covered.to_vec(),
                 };
-                let mut datagram = self.spares.take(RepairHeader::bytes(covered.len()) + bytes.len());
+                let mut datagram = self.buffer_pool.take(RepairHeader::bytes(covered.len()) + bytes.len());
                 header.write(&mut datagram);
                 datagram.extend_from_slice(bytes);
                 datagram
@@ -68,7 +68,7 @@ impl Symbols {
                     frame_bytes: 0,
                     deadline_after_send_us: 0,
                 };
-                let mut datagram = self.spares.take(size);
+                let mut datagram = self.buffer_pool.take(size);
                 header.write(&mut datagram);
                 datagram.resize(size, 0);
                 datagram

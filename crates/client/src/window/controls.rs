@@ -204,7 +204,7 @@ impl Controls {
     pub fn on_unfocused(&mut self) -> Answer {
         self.held.clear();
         self.pointer.buttons = 0;
-        self.fingers.let_go();
+        self.fingers.release_all();
         self.gamepad = None;
         Answer::of(DeviceInput::ReleaseAll)
     }

@@ -70,7 +70,7 @@ impl Fingers {
         None
     }
 
-    pub fn let_go(&mut self) {
+    pub fn release_all(&mut self) {
         self.down.clear();
     }
 

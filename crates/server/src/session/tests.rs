@@ -151,7 +151,7 @@ impl Server {
             datagram: usize::MAX,
             encoders,
             metrics,
-            journal: None,
+            event_log: None,
             closing: closing_seen,
         };
         Self { state: Arc::new(state), closing }

@@ -110,12 +110,11 @@ struct Script {
 
 impl Script {
     fn on_decided(&mut self) {
-        let decision = match self.mailbox.poll_skipped() {
-            Some(reason) => CaptureDecision::Skip(reason),
-            None => {
-                self.encoded.recv_timeout(LONGEST).expect("a frame that is not skipped is encoded");
-                CaptureDecision::Capture
-            }
+        let decision = if let Some(reason) = self.mailbox.poll_skipped() {
+            CaptureDecision::Skip(reason)
+        } else {
+            self.encoded.recv_timeout(LONGEST).expect("a frame that is not skipped is encoded");
+            CaptureDecision::Capture
         };
         let _ = self.decisions.send(decision);
     }

@@ -211,7 +211,7 @@ impl Carrier for UnityCarrier {
                 }
                 Event::Closed { channel } if Some(channel) == self.input => {
                     self.input = None;
-                    self.user.let_go(now);
+                    self.user.release_all(now);
                 }
                 Event::Opened { .. } | Event::Message { .. } | Event::Closed { .. } => {}
                 Event::Ended => return Some(CarrierEvent::Closed("the client's connection ended".into())),

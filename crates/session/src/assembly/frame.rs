@@ -54,7 +54,7 @@ pub(super) struct Assembly {
     asked_at: Option<Time>,
     pub(super) attempts: u32,
     /// Something was requested again because no answer had arrived.
-    pub(super) asked_in_vain: bool,
+    pub(super) request_failed: bool,
     /// When something may have to be requested again.
     retry_at: Option<Time>,
     /// Digest of the whole frame, from the first repair that covers it.
@@ -89,7 +89,7 @@ impl Assembly {
             suspect_since: None,
             asked_at: None,
             attempts: 0,
-            asked_in_vain: false,
+            request_failed: false,
             retry_at: None,
             digest: None,
             mismatches: 0,
@@ -105,7 +105,7 @@ impl Assembly {
         self.have_count = 0;
         self.gaps.clear();
         self.suspect_to = self.slots.len();
-        self.asked_in_vain |= self.is_refused();
+        self.request_failed |= self.is_refused();
     }
 
     /// Its symbols failed the digest too often: no more are accepted, and it is about to be given up.
@@ -190,7 +190,7 @@ impl Assembly {
             }
             self.suspect_since.get_or_insert(now);
             if due(self.asked_at) {
-                self.asked_in_vain |= self.asked_at.is_some();
+                self.request_failed |= self.asked_at.is_some();
                 self.asked_at = Some(now);
                 self.retry_at = Some(now + retry);
                 return vec![Missing::whole(id)];
@@ -208,7 +208,7 @@ impl Assembly {
         for (index, slot) in missing.take(needed) {
             self.suspect_since.get_or_insert(now);
             if due(slot.asked_at) && runs.len() < MAX_NACK_ENTRIES {
-                self.asked_in_vain |= slot.asked_at.is_some();
+                self.request_failed |= slot.asked_at.is_some();
                 slot.asked_at = Some(now);
                 match runs.last_mut() {
                     Some(run) if usize::from(run.first + run.count) == index => run.count += 1,

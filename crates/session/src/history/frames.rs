@@ -8,9 +8,9 @@ use nearlight_units::{Bytes, FrameId, Span, Time};
 use nearlight_wire::{CoveredFrame, SYMBOL_HEADER_BYTES, symbol_range};
 
 use super::Content;
+use crate::buffer_pool::BufferPool;
 use crate::protection::Planned;
 use crate::release::FramePieces;
-use crate::spares::Spares;
 
 /// Frames that can be sent again: 0.5 s at 120 frames a second, and at 240 as long as a receiver waits for one over a short path.
 const MAX_FRAMES: usize = 64;
@@ -213,7 +213,7 @@ pub(crate) struct FrameHistory {
     frames: VecDeque<KeptFrame>,
     bytes: usize,
     /// The buffer of the oldest frame, for reuse.
-    spares: Spares<1>,
+    buffer_pool: BufferPool<1>,
 }
 
 impl FrameHistory {
@@ -226,7 +226,7 @@ impl FrameHistory {
             if let Some(oldest) = self.frames.pop_front() {
                 self.bytes -= oldest.held();
                 dropped += oldest.unsent();
-                self.spares.give(oldest.bytes);
+                self.buffer_pool.give(oldest.bytes);
             }
         }
         dropped
@@ -234,7 +234,7 @@ impl FrameHistory {
 
     /// An empty buffer for a frame's bytes.
     pub(crate) fn spare(&mut self, bytes: usize) -> Vec<u8> {
-        self.spares.take(bytes)
+        self.buffer_pool.take(bytes)
     }
 
     /// Ids are consecutive, so a frame's position follows from its id.

@@ -13,7 +13,7 @@ const RETRANSMISSION_SLACK: Span = Span::from_millis(5);
 /// Before the first clock exchange. Guess: a slow mobile path.
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 /// A faster packet reduces the recent transit time by this fraction of the difference. Guess: forgotten after a frame of 50 packets.
-const WAY_DECAY: i64 = 16;
+const DOWNLINK_DELAY_DECAY: i64 = 16;
 /// With a longer round trip than this, requests are repeated anyway. Guess: a queue of seconds is not worth waiting for.
 const LONGEST_ROUND_TRIP: Span = Span::from_secs(4);
 /// A frame is given up after this or four round trips: by then a key frame shows a new picture sooner.
@@ -170,15 +170,16 @@ impl Receiver {
     }
 
     /// A media packet took this long, less the offset of the server's clock.
-    pub(super) fn on_way_down(&mut self, way: Span) {
-        self.way_down = Some(self.way_down.map_or(way, |before| way.max(before - (before - way) / WAY_DECAY)));
+    pub(super) fn on_downlink_delay(&mut self, way: Span) {
+        self.downlink_delay =
+            Some(self.downlink_delay.map_or(way, |before| way.max(before - (before - way) / DOWNLINK_DELAY_DECAY)));
     }
 
     /// Round trip of a request sent now and its answer: a queue fills and drains faster than pings could show.
     fn round_trip(&self) -> Span {
         let pinged = self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP);
         // One includes the offset of the clocks, the other excludes it.
-        let newest = self.clock.way_up().zip(self.way_down).map(|(up, down)| up + down);
+        let newest = self.clock.uplink_delay().zip(self.downlink_delay).map(|(up, down)| up + down);
         newest.filter(|newest| *newest > Span::ZERO).map_or(pinged, |newest| newest.min(LONGEST_ROUND_TRIP))
     }
 }

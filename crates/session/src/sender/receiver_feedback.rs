@@ -33,13 +33,13 @@ pub enum ReceiverFeedback<'a> {
 
 /// What is known of the round trip where feedback does not include it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Elsewhere {
+pub(super) struct RoundTripEstimate {
     measured: Option<Measured>,
     /// From the sender's clock to the receiver's, for the newest packet that arrived: only its changes are meaningful.
     transit: Option<Span>,
 }
 
-impl Elsewhere {
+impl RoundTripEstimate {
     /// The round trip that was measured last.
     pub(super) fn last(&self) -> Option<Span> {
         self.measured.map(|measured| measured.round_trip)
@@ -58,7 +58,8 @@ impl Sender {
         match feedback {
             ReceiverFeedback::Arrivals(arrivals) => self.on_arrivals(now, arrivals),
             ReceiverFeedback::RoundTrip(round_trip) => {
-                self.elsewhere.measured = Some(Measured { at: now, round_trip, transit: self.elsewhere.transit });
+                self.round_trip_estimate.measured =
+                    Some(Measured { at: now, round_trip, transit: self.round_trip_estimate.transit });
             }
             ReceiverFeedback::Report(report) => {
                 self.controller.on_receiver_report(now, report);
@@ -66,7 +67,7 @@ impl Sender {
             }
             ReceiverFeedback::Missing(nack) => self.on_nack(now, nack),
             ReceiverFeedback::PictureLost => {
-                let round_trip = self.elsewhere.last().unwrap_or(UNKNOWN_ROUND_TRIP);
+                let round_trip = self.round_trip_estimate.last().unwrap_or(UNKNOWN_ROUND_TRIP);
                 let newest = self.frames.newest_begun(now - round_trip.max(KEY_FRAME_TIME)).unwrap_or_default();
                 self.on_key_frame_request(now, KeyFrameRequest { newest });
             }
@@ -75,7 +76,7 @@ impl Sender {
     }
 
     fn on_arrivals(&mut self, now: Time, feedback: &Feedback) {
-        let measured = self.elsewhere.measured.filter(|measured| now - measured.at < MEASURED_MEMORY);
+        let measured = self.round_trip_estimate.measured.filter(|measured| now - measured.at < MEASURED_MEMORY);
         let mut newest = None;
         self.take_feedback(now, feedback, |(sent_at, arrived_at)| {
             let transit = arrived_at.ahead_of(sent_at);
@@ -83,7 +84,7 @@ impl Sender {
             let Measured { round_trip, transit: then, .. } = measured?;
             Some(then.map_or(round_trip, |then| round_trip + (transit - then)).max(SHORTEST_ROUND_TRIP))
         });
-        self.elsewhere.transit = newest.or(self.elsewhere.transit);
+        self.round_trip_estimate.transit = newest.or(self.round_trip_estimate.transit);
         let lost = self.packets.poll_lost(feedback, |frame| self.frames.get(frame)?.parity_groups());
         self.retransmit(now, &lost);
     }

@@ -84,7 +84,7 @@ impl Retransmissions {
 impl Sender {
     /// The receiver requests pieces. Where feedback reveals losses as well, a repair in flight may make the answer unnecessary.
     pub(super) fn on_nack(&mut self, now: Time, nack: &Nack) {
-        let round_trip = self.elsewhere.last().unwrap_or(UNKNOWN_ROUND_TRIP);
+        let round_trip = self.round_trip_estimate.last().unwrap_or(UNKNOWN_ROUND_TRIP);
         let groups = |frame| self.frames.get(frame)?.parity_groups();
         match self.packets.on_request(now, nack, round_trip, groups) {
             Some(wanted) => self.retransmit(now, &wanted),

@@ -122,9 +122,9 @@ impl User {
             }
             Message::RemoveDevice(id) => {
                 self.devices.retain(|(known, _)| *known != id);
-                self.let_go(now);
+                self.release_all(now);
             }
-            Message::Disconnect | Message::StopSending => self.let_go(now),
+            Message::Disconnect | Message::StopSending => self.release_all(now),
             Message::Connect
             | Message::StartSending
             | Message::NewLayout(_)
@@ -135,12 +135,12 @@ impl User {
     }
 
     /// The input has ended: keys, buttons, fingers and sticks are released.
-    pub fn let_go(&mut self, now: Time) {
+    pub fn release_all(&mut self, now: Time) {
         self.keys = KeyboardState::default();
         if let Some(pointer) = &mut self.pointer {
             pointer.buttons = 0;
         }
-        self.touch.let_go();
+        self.touch.release_all();
         self.gamepad = None;
         self.note();
         self.unsent = Some(now);

@@ -94,7 +94,7 @@ impl Touch {
         }
     }
 
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn release_all(&mut self) {
         self.fingers.clear();
     }
 }

@@ -2,11 +2,11 @@
 
 /// Used buffers, at most `LIMIT` of them.
 #[derive(Debug, Default)]
-pub(crate) struct Spares<const LIMIT: usize> {
+pub(crate) struct BufferPool<const LIMIT: usize> {
     kept: Vec<Vec<u8>>,
 }
 
-impl<const LIMIT: usize> Spares<LIMIT> {
+impl<const LIMIT: usize> BufferPool<LIMIT> {
     /// An empty buffer with room for `bytes`, and for twice as many at most; a new one has some spare room, for sizes vary.
     pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
         let fits = |buffer: &Vec<u8>| (bytes..=2 * bytes).contains(&buffer.capacity());
@@ -28,15 +28,15 @@ mod tests {
 
     #[test]
     fn a_buffer_is_used_again_where_it_fits() {
-        let mut spares = Spares::<1>::default();
-        spares.give(vec![7; 1_000]);
-        spares.give(vec![8; 1_000]);
-        assert_eq!(spares.kept.len(), 1);
-        let buffer = spares.take(900);
+        let mut buffer_pool = BufferPool::<1>::default();
+        buffer_pool.give(vec![7; 1_000]);
+        buffer_pool.give(vec![8; 1_000]);
+        assert_eq!(buffer_pool.kept.len(), 1);
+        let buffer = buffer_pool.take(900);
         assert_eq!((buffer.len(), buffer.capacity()), (0, 1_000));
-        spares.give(buffer);
-        assert!((1_200..2_400).contains(&spares.take(1_200).capacity()), "too small to be used again");
-        spares.give(vec![0; 1_000]);
-        assert!(spares.take(100).capacity() < 1_000, "so large that it would be wasted");
+        buffer_pool.give(buffer);
+        assert!((1_200..2_400).contains(&buffer_pool.take(1_200).capacity()), "too small to be used again");
+        buffer_pool.give(vec![0; 1_000]);
+        assert!(buffer_pool.take(100).capacity() < 1_000, "so large that it would be wasted");
     }
 }

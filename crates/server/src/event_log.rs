@@ -19,18 +19,18 @@ type Entry = (Time, u32, Event);
 
 /// Takes events from sessions; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Journal {
+pub(crate) struct EventLog {
     entries: SyncSender<Entry>,
 }
 
 /// Handle of the writing thread, to wait until the file is complete.
-pub(crate) struct JournalThread(JoinHandle<std::io::Result<()>>);
+pub(crate) struct EventLogThread(JoinHandle<std::io::Result<()>>);
 
-impl Journal {
-    pub(crate) fn create(path: &Path) -> std::io::Result<(Self, JournalThread)> {
+impl EventLog {
+    pub(crate) fn create(path: &Path) -> std::io::Result<(Self, EventLogThread)> {
         let mut file = BufWriter::new(create_private_file(path)?);
         let (entries, waiting) = sync_channel::<Entry>(WAITING);
-        let thread = thread::Builder::new().name("journal".into()).spawn(move || {
+        let thread = thread::Builder::new().name("event log".into()).spawn(move || {
             loop {
                 match waiting.recv_timeout(FLUSH_INTERVAL) {
                     Ok((at, session, event)) => {
@@ -44,7 +44,7 @@ impl Journal {
                 }
             }
         })?;
-        Ok((Self { entries }, JournalThread(thread)))
+        Ok((Self { entries }, EventLogThread(thread)))
     }
 
     pub(crate) fn write(&self, at: Time, session: u32, event: Event) {
@@ -54,8 +54,8 @@ impl Journal {
     }
 }
 
-impl JournalThread {
-    /// Call it once every [`Journal`] is gone.
+impl EventLogThread {
+    /// Call it once every [`EventLog`] is gone.
     pub(crate) fn finish(self) {
         match self.0.join() {
             Ok(Ok(())) => {}
