@@ -17,6 +17,7 @@ mod program;
 mod sandbox;
 mod serve;
 mod stand_in;
+mod swarm;
 mod view;
 mod wifi;
 
@@ -45,6 +46,8 @@ enum Command {
     Link(Box<link::LinkArguments>),
     /// Run experiments in virtual time, and list plans, rate controllers and redundancy policies
     Lab(lab::LabArguments),
+    /// Send a crowd of synthetic members into a server's rooms, or simulate it in virtual time, and report what they notice
+    Swarm(Box<swarm::SwarmArguments>),
     /// Simulate headsets in an 802.11ax cell in virtual time
     Wifi(Box<wifi::WifiArguments>),
     /// Analyse a packet capture of a stream: contents, frame timing, effects of the network
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Command::View(view) => view::run(*view),
         Command::Link(link) => link::run(*link),
         Command::Lab(lab) => lab::run(&lab),
+        Command::Swarm(swarm) => swarm::run(*swarm),
         Command::Wifi(wifi) => wifi::run(&wifi),
         Command::Analyze(analyze) => analyze::run(&analyze),
         Command::Kernel(kernel) => kernel::run(kernel),

@@ -141,6 +141,9 @@ pub(crate) struct ServeArguments {
     /// Maximum number of simultaneous clients
     #[arg(long, default_value = "8", value_parser = parse::count)]
     max_clients: usize,
+    /// Maximum number of members of all rooms together; 0 for no rooms
+    #[arg(long, default_value_t = 256)]
+    max_members: usize,
     /// Accept Unity Render Streaming's web clients, which have no token: anyone who can reach the port can view and control the scene.
     /// In private mode, only one client can use each connection name
     #[arg(long, value_name = "MODE", num_args = 0..=1, default_missing_value = "public")]
@@ -230,6 +233,7 @@ impl ServeArguments {
             sound: self.sound,
             clipboard: self.clipboard,
             max_clients: self.max_clients,
+            max_members: self.max_members,
             stereo: self.stereo,
             unity,
             events: self.events,

@@ -47,7 +47,7 @@ impl ConnectOptions {
         Self { host: link.host.clone(), port: link.port, trust, time_limit: Span::from_secs(5) }
     }
 
-    fn target(&self) -> String {
+    pub(crate) fn target(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }

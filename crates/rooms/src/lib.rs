@@ -39,7 +39,7 @@ pub use message::{
 };
 pub use pose::{Avatar, JOINTS_PER_HAND, NotAPose};
 pub use replica::{Replica, ReplicaEvent, Request, RequestError, Seen};
-pub use room::{Counters, JoinError, Lane, Room, RoomConfig, RoomEvent, Traffic};
+pub use room::{Counters, JoinError, Lane, Room, RoomConfig, RoomEvent, Traffic, usual_objects};
 pub use state::{Cause, Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role, RoomState};
 
 #[cfg(test)]

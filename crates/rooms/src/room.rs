@@ -50,6 +50,21 @@ impl Default for RoomConfig {
     }
 }
 
+/// Objects of a room whose application names none, on a circle of [`CIRCLE`] metres at the height of a table.
+const OBJECTS: u32 = 8;
+const CIRCLE: f32 = 2.0;
+const TABLE: f32 = 1.0;
+
+/// The objects of a room whose application names none, at their first places.
+#[must_use]
+pub fn usual_objects() -> Vec<(ObjectId, Pose)> {
+    let place = |number: u32| {
+        let angle = number as f32 / OBJECTS as f32 * std::f32::consts::TAU;
+        Pose { position: [CIRCLE * angle.sin(), TABLE, -CIRCLE * angle.cos()], ..Pose::default() }
+    };
+    (0..OBJECTS).map(|number| (ObjectId(number + 1), place(number))).collect()
+}
+
 /// How a message should rather be carried. Everything still agrees where it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nearlight_codec::CodecError;
-use nearlight_net::nonce;
+use nearlight_net::{Pass, nonce};
 use nearlight_session::Sender;
 use nearlight_wire::{Binding, Bytes32, Hello, ServerMessage};
 
@@ -64,8 +64,18 @@ impl NewSession {
     }
 }
 
-/// Admits the client, or refuses it with a message.
-pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting: G) -> Option<AcceptedClient<G>> {
+/// A client that has proved that it knows the token, before it has a place.
+pub(crate) struct ProvenClient<G> {
+    pub(crate) hello: Hello,
+    /// The server's own proof.
+    pub(crate) proof: Bytes32,
+    pub(crate) greeting: G,
+    /// Its place among those in the greeting.
+    pub(crate) place: Pass,
+}
+
+/// Challenges the client and checks its proof of the token, or refuses it with a message.
+pub(crate) async fn prove<G: Greeting>(state: &Arc<ServerState>, mut greeting: G) -> Option<ProvenClient<G>> {
     let peer = greeting.peer();
     let Some(mut place) = state.greeting.enter(state.clock.now(), peer) else {
         state.metrics.on_refusal(Refusal::Full);
@@ -100,17 +110,33 @@ pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting:
         }
     };
     let channel = Channel { exporter: greeting.exporter(), nonce };
-    let admitted = match state.check_hello(peer, &hello, &channel) {
-        Ok(proof) => state.admit(peer, &hello).await.map(|admitted| (admitted, proof)),
-        Err(rejection) => Err(rejection),
-    };
+    match state.check_hello(peer, &hello, &channel) {
+        Ok(proof) => Some(ProvenClient { hello, proof, greeting, place }),
+        Err(rejection) => {
+            refuse(greeting, rejection).await;
+            None
+        }
+    }
+}
+
+/// Refuses a client with the words for its user.
+pub(crate) async fn refuse<G: Greeting>(greeting: G, rejection: Rejection) {
+    let Rejection { reason, message, .. } = rejection;
+    tracing::warn!(peer = %greeting.peer(), ?reason, "a client was refused");
+    let refusal = ServerMessage::Refused { reason, message: message.clone() };
+    greeting.refuse(Some(refusal), &message).await;
+}
+
+/// Admits the client, or refuses it with a message.
+pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, greeting: G) -> Option<AcceptedClient<G>> {
+    let ProvenClient { hello, proof, greeting, place } = prove(state, greeting).await?;
+    let peer = greeting.peer();
+    let admitted = state.admit(peer, &hello).await;
     drop(place);
-    let ((codec, permit), proof) = match admitted {
+    let (codec, permit) = match admitted {
         Ok(admitted) => admitted,
-        Err(Rejection { reason, message, .. }) => {
-            tracing::warn!(%peer, ?reason, "a client was refused");
-            let refusal = ServerMessage::Refused { reason, message: message.clone() };
-            greeting.refuse(Some(refusal), &message).await;
+        Err(rejection) => {
+            refuse(greeting, rejection).await;
             return None;
         }
     };

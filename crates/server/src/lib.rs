@@ -23,6 +23,7 @@ mod page;
 mod pairing;
 mod pictures;
 mod qr;
+mod rooms;
 mod rtc;
 mod serve;
 mod session;

@@ -110,6 +110,7 @@ type Counted = (Family<SessionLabel, Counter>, fn(&SenderStatistics) -> u64);
 struct Exported {
     registry: Registry,
     sessions_open: Gauge,
+    room_members: Gauge,
     target: Gauges,
     sent_rate: Gauges,
     round_trip: Gauges,
@@ -166,6 +167,7 @@ impl Metrics {
         let histogram = || Histogram::new(LATENCY_BUCKETS);
         let exported = Exported {
             sessions_open: Gauge::default(),
+            room_members: Gauge::default(),
             target,
             sent_rate,
             round_trip,
@@ -241,6 +243,11 @@ impl Metrics {
         encodes.sharing.set(sharing as i64);
     }
 
+    /// All rooms together have so many members.
+    pub(crate) fn on_members(&self, count: usize) {
+        self.exported.room_members.set(count as i64);
+    }
+
     /// The page that Prometheus fetches.
     pub(crate) fn text(&self) -> String {
         let live = self.live();
@@ -281,6 +288,7 @@ impl Exported {
     fn register(mut self) -> Self {
         let registry = &mut self.registry;
         registry.register("sessions_open", "Sessions that are open now", self.sessions_open.clone());
+        registry.register("room_members", "Members of all rooms", self.room_members.clone());
         registry.register("sessions", "Sessions that were opened", self.sessions.clone());
         registry.register("refusals", "Clients that were turned away", self.refusals.clone());
         registry.register("frames_late", "Frames displayed after their deadline", self.late_frames.clone());

@@ -82,6 +82,8 @@ pub struct ServeOptions {
     /// Clipboard text is exchanged between the application and users who allow it too.
     pub clipboard: bool,
     pub max_clients: usize,
+    /// Members of all rooms together; 0: there are no rooms.
+    pub max_members: usize,
     /// A screen's picture has two halves side by side, one for each eye.
     pub stereo: bool,
     /// Unity Render Streaming's web clients are let in.
@@ -126,6 +128,7 @@ impl ServeOptions {
             sound: true,
             clipboard: false,
             max_clients: 8,
+            max_members: 256,
             stereo: false,
             unity: None,
             events: None,

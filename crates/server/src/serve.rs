@@ -9,8 +9,8 @@ use nearlight_codec::Size;
 use nearlight_ethernet::HardwareAddress;
 use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::{
-    CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Link, ListenOptions, Listener,
-    NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
+    CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Limits, Link, ListenOptions,
+    Listener, NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
 use nearlight_scene::{
@@ -34,6 +34,7 @@ use crate::metrics::{Metrics, Observer};
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, PageState};
 use crate::pairing::Pairing;
+use crate::rooms::Rooms;
 use crate::rtc::whep::Refused;
 use crate::rtc::{self, Exchange};
 use crate::sound::Mixer;
@@ -147,7 +148,8 @@ impl BoundServer {
             Some((certificate, key)) => Identity::from_files(certificate, key)?,
             None => Identity::self_signed(&options.hosts)?,
         };
-        let listen = ListenOptions { address: options.address, port: options.port, ..ListenOptions::default() };
+        let limits = with_members(Limits::default(), options.max_members);
+        let listen = ListenOptions { address: options.address, port: options.port, limits };
         let listener = Listener::bind(&listen, &identity, clock)?;
         let exchange = Arc::new(open_exchange(&options, &listener, clock)?);
         let (ethernet, ethernet_links) = (Vec::new(), Vec::new());
@@ -280,6 +282,7 @@ impl BoundServer {
             greeting: ServerState::new_greeting(),
             offers: Offers::new(),
             admission: Admission::new(options.max_clients),
+            rooms: Rooms::new(options.max_members),
             next_session: AtomicU32::new(1),
             studio,
             sound,
@@ -483,6 +486,16 @@ fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> R
     let reachable = listener.reachable_addresses();
     Exchange::new(socket, &options.announced, &reachable, listener.port(), certificate, clock)
         .map_err(|error| ServerError::WebRtc(error.to_string()))
+}
+
+/// Each member of a room holds one page connection more, and all of them may come from one address.
+const fn with_members(limits: Limits, members: usize) -> Limits {
+    Limits {
+        pages: limits.pages + members,
+        pages_per_address: limits.pages_per_address + members,
+        reserved_pages: limits.reserved_pages + members,
+        ..limits
+    }
 }
 
 /// Rejects rates that contradict one another.

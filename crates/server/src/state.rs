@@ -24,6 +24,7 @@ use crate::bad_paths::BadPaths;
 use crate::event_log::EventLog;
 use crate::metrics::{Metrics, Refusal};
 use crate::pairing::{Channel, Pairing, Wrong};
+use crate::rooms::Rooms;
 use crate::sound::Mixer;
 use crate::studio::{Format, Studio};
 
@@ -66,6 +67,7 @@ pub(crate) struct ServerState {
     pub(crate) offers: Offers,
     pub(crate) greeting: Arc<Gate>,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) rooms: Rooms,
     pub(crate) next_session: AtomicU32,
     pub(crate) studio: Studio,
     /// None: there is no sound.

@@ -57,7 +57,7 @@ impl Entrances<'_> {
             async move { exchange.run().await }
         });
         let whep = Whep::new(Arc::clone(state), Arc::clone(exchange), sessions.clone(), ice_servers);
-        let router = whep::router(Arc::new(whep)).merge(websocket::router(Arc::clone(state), sessions.clone()));
+        let router = whep::router(Arc::new(whep)).merge(websocket::router(state, sessions));
         let Some(unity) = unity else { return (router, accepting) };
         let (own, signalling) = urs::open(unity, state, exchange, sessions.clone());
         accepting.spawn(signalling);

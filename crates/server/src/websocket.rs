@@ -26,10 +26,11 @@ use tokio::task::JoinHandle;
 
 use crate::carrier::{Carrier, CarrierEvent};
 use crate::greeting::{AcceptedClient, Greeting, receive};
+use crate::rooms;
 use crate::rtc::whep::Client;
 use crate::session::SessionTask;
 use crate::state::ServerState;
-use crate::transports::Sessions;
+use crate::transports::{ClientSession, Sessions};
 
 /// The same path as that of sessions over WebTransport.
 const PATH: &str = "/nearlight";
@@ -43,24 +44,44 @@ const CONTROL_QUEUE: usize = 64;
 /// arrivals. Guess: half of a short round trip. A poll takes a microsecond.
 const ASK_TCP: Span = Span::from_millis(10);
 /// How long the last messages may take to leave.
-const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
+pub(crate) const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
 
 /// A socket that a client has opened.
-struct WebSocketClient {
-    socket: WebSocket,
+pub(crate) struct WebSocketClient {
+    pub(crate) socket: WebSocket,
     peer: IpAddr,
     /// Of its TCP connection's place.
     reservation: Option<Reservation>,
-    tcp: Option<TcpSocket>,
+    pub(crate) tcp: Option<TcpSocket>,
 }
 
-/// The route; sessions are sent to `sessions`, to be run with the others.
-pub(crate) fn router(state: Arc<ServerState>, sessions: Sessions) -> Router {
-    Router::new().route(PATH, get(open)).with_state((state, sessions))
+impl WebSocketClient {
+    /// The connection may be idle while its session lasts, and has the congestion control that the owner chose. Admission bounds how many
+    /// there are.
+    pub(crate) fn claim(&self, state: &ServerState) {
+        if let Some(reservation) = &self.reservation {
+            reservation.claim();
+        }
+        if let Some(tcp) = &self.tcp {
+            state.on_media_connection(tcp);
+        }
+    }
+}
+
+/// What serves a client that has opened a socket.
+type Serve = fn(Arc<ServerState>, Sessions, WebSocketClient) -> ClientSession;
+
+/// The routes; sessions are sent to `sessions`, to be run with the others.
+pub(crate) fn router(state: &Arc<ServerState>, sessions: &Sessions) -> Router {
+    let media: Serve = |state, _, client| Box::pin(serve(state, client));
+    let member: Serve = |state, sessions, client| Box::pin(rooms::serve(state, sessions, client));
+    let state = |serve| (Arc::clone(state), sessions.clone(), serve);
+    let route = |path, serve| Router::new().route(path, get(open)).with_state(state(serve));
+    route(PATH, media).merge(route(rooms::PATH, member))
 }
 
 async fn open(
-    State((state, sessions)): State<(Arc<ServerState>, Sessions)>,
+    State((state, sessions, serve)): State<(Arc<ServerState>, Sessions, Serve)>,
     Extension(Client(peer)): Extension<Client>,
     reservation: Option<Extension<Reservation>>,
     tcp: Option<Extension<TcpSocket>>,
@@ -72,7 +93,8 @@ async fn open(
         let reservation = reservation.map(|Extension(reservation)| reservation);
         let tcp = tcp.map(|Extension(tcp)| tcp);
         // A server that starts no more sessions drops it.
-        let _ = sessions.send(Box::pin(serve(state, WebSocketClient { socket, peer, reservation, tcp }))).await;
+        let client = WebSocketClient { socket, peer, reservation, tcp };
+        let _ = sessions.send(serve(state, sessions.clone(), client)).await;
     })
 }
 
@@ -81,13 +103,7 @@ async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
     let Some(AcceptedClient { session, hello, proof, permit, greeting }) = receive(&state, client).await else {
         return;
     };
-    // It may be idle while its session lasts; admission bounds how many there are.
-    if let Some(reservation) = &greeting.reservation {
-        reservation.claim();
-    }
-    if let Some(tcp) = &greeting.tcp {
-        state.on_media_connection(tcp);
-    }
+    greeting.claim(&state);
     if state.bad_paths.is_some() {
         tracing::warn!(
             session = session.number,
@@ -139,7 +155,7 @@ impl Greeting for WebSocketClient {
     }
 }
 
-fn text(message: &ServerMessage) -> Message {
+pub(crate) fn text(message: &impl serde::Serialize) -> Message {
     Message::Text(Utf8Bytes::from(serde_json::to_string(message).unwrap_or_default()))
 }
 
@@ -148,7 +164,7 @@ struct WebSocketCarrier {
     sender: Sender,
     incoming: SplitStream<WebSocket>,
     outgoing: Option<mpsc::Sender<Message>>,
-    writing: JoinHandle<()>,
+    writing: JoinHandle<Option<SplitSink<WebSocket, Message>>>,
     /// Control messages that wait for the socket's task.
     control: VecDeque<Message>,
     /// The socket accepts no more data: what is due waits in the sender.
@@ -297,11 +313,14 @@ impl Carrier for WebSocketCarrier {
     }
 }
 
-/// Writes in a task of its own, so that cancellation cannot leave half a message on the socket.
-async fn write(mut sink: SplitSink<WebSocket, Message>, mut messages: mpsc::Receiver<Message>) {
+/// Writes in a task of its own, so that cancellation cannot leave half a message on the socket. Returns the socket's end when there are no
+/// more messages, none if the socket broke.
+pub(crate) async fn write(
+    mut sink: SplitSink<WebSocket, Message>,
+    mut messages: mpsc::Receiver<Message>,
+) -> Option<SplitSink<WebSocket, Message>> {
     while let Some(message) = messages.recv().await {
-        if sink.send(message).await.is_err() {
-            return;
-        }
+        sink.send(message).await.ok()?;
     }
+    Some(sink)
 }

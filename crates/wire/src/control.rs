@@ -111,6 +111,16 @@ pub struct Welcome {
     pub proof: Option<Bytes32>,
 }
 
+/// The server's answer to the `hello` of somebody who wants to join a room.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "rooms")]
+pub struct RoomsWelcome {
+    /// `nearlight` and its version.
+    pub server: String,
+    /// The server's proof that it knows the token, over the same fields as the client's.
+    pub proof: Bytes32,
+}
+
 /// Why a session was refused or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]

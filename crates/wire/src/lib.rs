@@ -35,8 +35,8 @@ pub use clock::{Ping, Pong};
 pub use codec::{CodecKind, Reference, UnknownCodec};
 pub use control::{
     ClientMessage, ControlReader, ControllerDescription, DevicesDescription, DisplayKind, GamepadDescription, Hello,
-    MAX_CONTROL_BYTES, RateStatus, RefusalReason, ServerMessage, SoundDescription, StreamDescription, Welcome,
-    write_control,
+    MAX_CONTROL_BYTES, RateStatus, RefusalReason, RoomsWelcome, ServerMessage, SoundDescription, StreamDescription,
+    Welcome, write_control,
 };
 pub use feedback::{Arrival, Feedback, MAX_FEEDBACK_PACKETS};
 pub use frame::{FrameHeader, MAX_FRAME_HEADER_BYTES};

@@ -1,0 +1,141 @@
+//! Rooms over WebSockets on the page's own port: admission, and the directory of the rooms that are open.
+//!
+//! A member's task ([`member`]) moves messages between its socket and its room's task ([`task`]), which alone drives the room.
+//! Decisions are made in [`nearlight_rooms`].
+
+mod member;
+mod task;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nearlight_net::TcpSocket;
+use nearlight_rooms::{Join, JoinError, MemberId};
+use nearlight_units::Span;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::state::ServerState;
+use crate::transports::Sessions;
+use task::RoomTask;
+
+pub(crate) use member::{PATH, serve};
+
+/// The room that is open as long as the server is, and keeps its objects when nobody is there.
+const DEFAULT_ROOM: &str = "main";
+/// Rooms that are open at the same time. Guess: 1,000 members, four in each.
+const MAX_ROOMS: usize = 256;
+/// Another room is closed, and its objects return to where they began, when nobody has been there for so long: longer than a member needs to
+/// come back over another network.
+const EMPTY_LIMIT: Span = Span::from_secs(60);
+/// Messages that wait for a room's task; beyond that its members' sockets are not read.
+const WAITING: usize = 1_024;
+
+/// What a member's task tells the room's.
+enum ToRoom {
+    Join(Box<Newcomer>),
+    Message {
+        member: MemberId,
+        bytes: bytes::Bytes,
+    },
+    /// Its socket has closed.
+    Left {
+        member: MemberId,
+    },
+}
+
+/// Somebody who wants to join.
+struct Newcomer {
+    join: Join,
+    /// None if the system provides no information on it.
+    tcp: Option<TcpSocket>,
+    /// To its socket. The room drops it when the membership ends.
+    outgoing: mpsc::Sender<axum::extract::ws::Message>,
+    answer: oneshot::Sender<Result<MemberId, JoinError>>,
+}
+
+/// The open rooms, and how many members they have together.
+pub(crate) struct Rooms {
+    most_members: usize,
+    open: Mutex<Directory>,
+}
+
+#[derive(Default)]
+struct Directory {
+    rooms: BTreeMap<String, mpsc::Sender<ToRoom>>,
+    members: usize,
+}
+
+/// A member's place; dropping it gives it back.
+struct Place(Arc<ServerState>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.0.rooms.open();
+        open.members -= 1;
+        self.0.metrics.on_members(open.members);
+    }
+}
+
+/// Why a room cannot be entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum NotEntered {
+    #[error("This server lets nobody join rooms. Start it with --max-members above 0.")]
+    Off,
+    #[error("The server's rooms are full. Try again when somebody has left, or start it with a larger --max-members.")]
+    Members,
+    #[error("{MAX_ROOMS} rooms are open on this server. Join one of them, or try again when one has closed.")]
+    Rooms,
+}
+
+impl Rooms {
+    /// For at most so many members, all rooms together.
+    pub(crate) fn new(most_members: usize) -> Self {
+        Self { most_members, open: Mutex::default() }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Directory> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The room's task ends unless somebody has come meanwhile, which `is_idle` tells.
+    fn close(&self, name: &str, is_idle: impl FnOnce() -> bool) -> bool {
+        let mut open = self.open();
+        let closes = is_idle();
+        if closes {
+            open.rooms.remove(name);
+        }
+        closes
+    }
+}
+
+fn take_place(state: &Arc<ServerState>) -> Result<Place, NotEntered> {
+    let mut open = state.rooms.open();
+    match state.rooms.most_members {
+        0 => Err(NotEntered::Off),
+        most if open.members >= most => Err(NotEntered::Members),
+        _ => {
+            open.members += 1;
+            state.metrics.on_members(open.members);
+            Ok(Place(Arc::clone(state)))
+        }
+    }
+}
+
+/// The room of this name; it is opened if it is not open, and its task started.
+async fn enter(state: &Arc<ServerState>, sessions: &Sessions, name: &str) -> Result<mpsc::Sender<ToRoom>, NotEntered> {
+    let (room, opened) = {
+        let mut open = state.rooms.open();
+        if let Some(room) = open.rooms.get(name) {
+            return Ok(room.clone());
+        }
+        if open.rooms.len() >= MAX_ROOMS {
+            return Err(NotEntered::Rooms);
+        }
+        let (room, incoming) = mpsc::channel(WAITING);
+        open.rooms.insert(name.to_owned(), room.clone());
+        (room, RoomTask::new(Arc::clone(state), name.to_owned(), incoming))
+    };
+    // A server that starts no more sessions drops it.
+    let _ = sessions.send(Box::pin(opened.run())).await;
+    Ok(room)
+}

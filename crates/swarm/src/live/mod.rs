@@ -1,0 +1,364 @@
+//! A crowd over WebSockets to a server, each member a task of its own.
+
+mod connection;
+mod naive;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use nearlight_net::{Clock, Link, NetError, Trust};
+use nearlight_rooms::Revision;
+use nearlight_units::{Span, Time};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::processor::{own_time, time_of_process};
+use crate::summary::{Facts, Quantiles};
+use crate::{Profile, Record, RoomTally, Setup, Summary, Synthetic, Tally, Traffic};
+use connection::Socket;
+
+/// How often progress is reported.
+const PROGRESS: Duration = Duration::from_secs(1);
+/// How long members may take to say what they know, and to close.
+const CLOSING: Duration = Duration::from_secs(3);
+/// With nothing due, members look again after this.
+const IDLE: Span = Span::from_secs(1);
+/// The naive broadcast runs for at most so long.
+const NAIVE_LIMIT: Span = Span::from_secs(10);
+
+/// Whom to send where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub profile: Arc<Profile>,
+    pub link: Link,
+    pub trust: Trust,
+    pub members: usize,
+    pub rooms: usize,
+    /// Of the first room; the others have numbers after it.
+    pub room: String,
+    pub seed: u64,
+    /// The server's process on this machine, whose processor time is to be measured.
+    pub server_process: Option<u32>,
+    /// Measure a naive broadcast afterwards.
+    pub naive: bool,
+}
+
+/// Why a crowd could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum SwarmError {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error("the server refused a member: {0}")]
+    Refused(String),
+    #[error("the connection to the server broke: {0}")]
+    Broken(String),
+    #[error(
+        "the server does not know the pairing token: it may be another server than the one that printed the link; use the whole link"
+    )]
+    Impostor,
+    #[error("the link has no token: use the whole link that the server printed")]
+    NoToken,
+    #[error("the naive broadcast cannot listen on this machine: {0}")]
+    Naive(std::io::Error),
+}
+
+/// Figures of a run that goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub after: Span,
+    pub joined: u64,
+    pub actions: u64,
+    /// From an action until one member saw it.
+    pub delivery_ms: Option<Quantiles>,
+    pub stalls: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Active,
+    Resting,
+    Comparing,
+    Over,
+}
+
+/// What all members share.
+struct Shared {
+    clock: Clock,
+    options: Options,
+    phase: watch::Receiver<Phase>,
+    rooms: Vec<Mutex<RoomTally>>,
+    /// Everybody has joined.
+    gathered_at: Time,
+    /// Why the first of those that did not join failed.
+    failure: Mutex<Option<SwarmError>>,
+}
+
+impl Shared {
+    fn room(&self, room: usize) -> MutexGuard<'_, RoomTally> {
+        lock(&self.rooms[room])
+    }
+
+    fn so_far(&self) -> Tally {
+        let mut tally = Tally::default();
+        (0..self.rooms.len()).for_each(|room| tally.merge(self.room(room).so_far()));
+        tally
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The name of a room of the crowd, counted from 0.
+#[must_use]
+pub fn room_name(first: &str, room: usize) -> String {
+    if room == 0 { first.to_owned() } else { format!("{first}-{}", room + 1) }
+}
+
+/// Runs the crowd. When `stop` is done, it comes to rest early, and what it has measured is kept.
+///
+/// # Errors
+/// If nobody could join.
+pub async fn run(
+    options: Options,
+    stop: impl Future<Output = ()>,
+    mut progress: impl FnMut(&Progress),
+) -> Result<Summary, SwarmError> {
+    let clock = Clock::start();
+    let began = clock.now();
+    let (phases, phase) = watch::channel(Phase::Active);
+    let profile = Arc::clone(&options.profile);
+    let own = |room: usize| (room..options.members).step_by(options.rooms).count();
+    let rooms = (0..options.rooms).map(|room| Mutex::new(RoomTally::new(own(room)))).collect();
+    let gathered_at = began + profile.ramp();
+    let server_process = options.server_process;
+    let shared = Arc::new(Shared { clock, options, phase, rooms, gathered_at, failure: Mutex::default() });
+    let mut members = JoinSet::new();
+    for number in 0..shared.options.members {
+        members.spawn(member(Arc::clone(&shared), number, began));
+    }
+    let mut ticks = tokio::time::interval(PROGRESS);
+    let active_until = gathered_at + Span::from_secs_f64(profile.active_seconds);
+    let mut complete = true;
+    tokio::pin!(stop);
+    let mut used = None;
+    // Until the crowd has been active for long enough, or nobody is left of it.
+    while !members.is_empty() {
+        let gathered = clock.now() >= gathered_at;
+        if gathered && used.is_none() {
+            used = Some((clock.now(), own_time(), server_process.and_then(time_of_process)));
+        }
+        let due = if gathered { active_until } else { gathered_at };
+        tokio::select! {
+            () = clock.sleep_until(due) => if gathered { break },
+            () = &mut stop => {
+                complete = false;
+                break;
+            }
+            _ = ticks.tick() => {
+                let tally = shared.so_far();
+                progress(&Progress {
+                    after: clock.now() - began,
+                    joined: tally.joined,
+                    actions: tally.asked,
+                    delivery_ms: Quantiles::of(&tally.delivery),
+                    stalls: tally.stalls,
+                });
+            }
+            Some(_) = members.join_next() => {}
+        }
+    }
+    let share = |before: Option<Span>, after: Option<Span>, since: Time| {
+        let passed = clock.now().saturating_since(since).as_secs_f64();
+        Some((after? - before?).as_secs_f64() / passed).filter(|_| passed > 0.0)
+    };
+    let (swarm_cores, server_cores) = used.map_or((None, None), |(since, own, server)| {
+        let server_now = server_process.and_then(time_of_process);
+        (share(own, own_time(), since), share(server, server_now, since))
+    });
+    let _ = phases.send(Phase::Resting);
+    tokio::time::sleep(Duration::from_secs_f64(profile.rest_seconds)).await;
+    let _ = phases.send(Phase::Comparing);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let length = clock.now() - began;
+    let _ = phases.send(Phase::Over);
+    let closing = async { while members.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(CLOSING, closing).await;
+    members.shutdown().await;
+    let Some(Shared { options, rooms, failure, .. }) = Arc::into_inner(shared) else {
+        unreachable!("all members have ended");
+    };
+    let mut tally = Tally::default();
+    for room in rooms {
+        tally.merge(&room.into_inner().unwrap_or_else(PoisonError::into_inner).finish());
+    }
+    if tally.joined == 0
+        && let Some(failure) = failure.into_inner().unwrap_or_else(PoisonError::into_inner)
+    {
+        return Err(failure);
+    }
+    let facts = Facts {
+        profile: &profile,
+        rooms: options.rooms,
+        members: options.members,
+        complete,
+        path: None,
+        length,
+        swarm_cores,
+        server_cores,
+    };
+    let mut summary = Summary::new(facts, &tally);
+    if options.naive && complete {
+        let mut naive = naive::run(&options, NAIVE_LIMIT).await?;
+        let received = summary.received_bytes_per_second;
+        naive.bytes_ratio = (received > 0.0).then(|| naive.received_bytes_per_second / received);
+        summary.naive = Some(naive);
+    }
+    Ok(summary)
+}
+
+/// One member, from its turn to join until the end.
+async fn member(shared: Arc<Shared>, number: usize, began: Time) {
+    let Options { profile, members, rooms, room, seed, .. } = &shared.options;
+    let (own, place) = (number % rooms, number / rooms);
+    let setup = Setup {
+        profile: Arc::clone(profile),
+        room: room_name(room, own),
+        place,
+        members: (own..*members).step_by(*rooms).count(),
+        number,
+        seed: *seed,
+    };
+    let mut phase = shared.phase.clone();
+    let turn = shared.clock.sleep_until(began + profile.joins_at(number, *members));
+    tokio::select! {
+        () = turn => {}
+        _ = phase.wait_for(|phase| *phase != Phase::Active) => return,
+    }
+    let joins_at = shared.clock.now();
+    let ended = match connection::open(&shared.options.link, &shared.options.trust, &setup).await {
+        Ok(socket) => {
+            let synthetic = Synthetic::new(shared.clock.now(), &setup);
+            let traffic = Traffic::default();
+            let driver = Driver { shared: &shared, room: own, place, joins_at, synthetic, traffic, compared: false };
+            driver.run(socket).await
+        }
+        Err(error) => {
+            let words = error.to_string();
+            lock(&shared.failure).get_or_insert(error);
+            Err((Revision::default(), words))
+        }
+    };
+    if let Err((revision, words)) = ended {
+        shared.room(own).on_ended(place, revision, &words);
+    }
+}
+
+struct Driver<'a> {
+    shared: &'a Shared,
+    room: usize,
+    place: usize,
+    joins_at: Time,
+    synthetic: Synthetic,
+    traffic: Traffic,
+    compared: bool,
+}
+
+impl Driver<'_> {
+    /// The error: at which revision and why the membership ended before the run.
+    async fn run(mut self, mut socket: Socket) -> Result<(), (Revision, String)> {
+        let mut phase = self.shared.phase.clone();
+        loop {
+            if let Err(words) = self.drain(&mut socket).await {
+                return Err((self.synthetic.revision(), words));
+            }
+            let due = self.synthetic.poll_timeout().unwrap_or_else(|| self.shared.clock.now() + IDLE);
+            tokio::select! {
+                message = socket.next() => {
+                    if let Err(words) = self.on_message(message) {
+                        self.report();
+                        return Err((self.synthetic.revision(), words));
+                    }
+                }
+                () = self.shared.clock.sleep_until(due) => {}
+                _ = phase.changed() => {}
+            }
+            let is = *phase.borrow_and_update();
+            if is >= Phase::Resting {
+                self.synthetic.set_resting();
+            }
+            if is >= Phase::Comparing && !std::mem::replace(&mut self.compared, true) {
+                let now = self.shared.clock.now();
+                let mut tally = self.shared.room(self.room);
+                tally.on_digest(self.synthetic.digest());
+                tally.on_dropped_events(self.synthetic.dropped_events());
+                tally.on_traffic(now, self.traffic);
+            }
+            if is == Phase::Over {
+                let _ = tokio::time::timeout(CLOSING, socket.close(None)).await;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether everybody has joined and moves.
+    fn is_active(&mut self, now: Time) -> bool {
+        let active = now > self.shared.gathered_at && *self.shared.phase.borrow() == Phase::Active;
+        self.traffic.on_moment(now, active);
+        active
+    }
+
+    fn on_message(
+        &mut self,
+        message: Option<Result<Message, tokio_tungstenite::tungstenite::Error>>,
+    ) -> Result<(), String> {
+        let now = self.shared.clock.now();
+        let bytes = match message {
+            Some(Ok(Message::Binary(bytes))) => bytes,
+            Some(Ok(Message::Close(_))) | None => return Err("the server closed the socket".into()),
+            Some(Ok(_)) => return Ok(()),
+            Some(Err(error)) => return Err(error.to_string()),
+        };
+        let active = self.is_active(now);
+        self.traffic.on_received(bytes.len());
+        self.synthetic
+            .on_message(now, &bytes)
+            .map_err(|error| format!("the room's message cannot be read: {error}"))?;
+        self.shared.room(self.room).on_heard(now, self.place, active);
+        self.report().map_or(Ok(()), |words| Err(words.into()))
+    }
+
+    /// Moves, acts and sends what is due.
+    async fn drain(&mut self, socket: &mut Socket) -> Result<(), String> {
+        let now = self.shared.clock.now();
+        self.is_active(now);
+        self.synthetic.on_timeout(now);
+        self.report();
+        let mut sent = false;
+        let mut out = Vec::new();
+        while self.synthetic.poll_transmit(now, &mut out) {
+            self.traffic.on_sent(out.len());
+            socket.feed(Message::Binary(std::mem::take(&mut out).into())).await.map_err(|error| error.to_string())?;
+            sent = true;
+        }
+        if sent {
+            socket.flush().await.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Passes on what the member noticed. Returns why the room ended its membership.
+    fn report(&mut self) -> Option<&'static str> {
+        let now = self.shared.clock.now();
+        let mut ended = None;
+        while let Some(record) = self.synthetic.poll_record() {
+            if let Record::Ended { words } = record {
+                ended = Some(words);
+            }
+            self.shared.room(self.room).on_record(now, self.joins_at, self.place, &record);
+        }
+        ended
+    }
+}

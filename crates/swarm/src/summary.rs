@@ -1,0 +1,163 @@
+//! A run's figures, as `docs/json.md` describes them.
+
+use std::collections::BTreeMap;
+
+use nearlight_units::Span;
+use serde::Serialize;
+
+use crate::tally::{Delays, Tally};
+use crate::{Behaviour, Profile};
+
+/// Quantiles of a delay in milliseconds, within 1 %.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Quantiles {
+    pub count: u64,
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+impl Quantiles {
+    pub(crate) fn of(delays: &Delays) -> Option<Self> {
+        let at = |share| Some(delays.quantile(share)?.middle() / 1e3);
+        Some(Self { count: delays.count(), p50: at(0.5)?, p95: at(0.95)?, p99: at(0.99)?, max: at(1.0)? })
+            .filter(|quantiles| quantiles.count > 0)
+    }
+}
+
+/// A naive broadcast beside the rooms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Naive {
+    pub seconds: f64,
+    pub members: usize,
+    pub interaction_ms: Option<Quantiles>,
+    pub received_bytes_per_second: f64,
+    /// Of its server, as a share of one core.
+    pub server_cores: Option<f64>,
+    /// Messages that its server dropped because a member did not take them in time.
+    pub dropped: u64,
+    /// How many times as many bytes a member receives as in a room.
+    pub bytes_ratio: Option<f64>,
+    #[serde(skip)]
+    pub(crate) interaction_samples: Vec<f64>,
+}
+
+/// What a crowd noticed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    pub behaviours: Vec<Behaviour>,
+    pub pose_hz: f64,
+    pub rooms: usize,
+    pub members: usize,
+    /// Members that knew their room.
+    pub joined: u64,
+    /// False: stopped before its end.
+    pub complete: bool,
+    /// True: over the lab's links, in virtual time.
+    pub virtual_time: bool,
+    /// The path in virtual time, each way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    pub seconds: f64,
+    pub actions: u64,
+    pub shared_actions: u64,
+    pub refused_actions: u64,
+    pub unanswered_actions: u64,
+    pub interaction_ms: Option<Quantiles>,
+    pub delivery_ms: Option<Quantiles>,
+    /// Share of shared actions that all members saw within 100 ms.
+    pub fluency: Option<f64>,
+    pub startup_ms: Option<Quantiles>,
+    pub stalls: u64,
+    pub stalled_seconds: f64,
+    pub lost_events: u64,
+    /// Members whose state was compared at rest, and those of them that differed from the most of their room.
+    pub compared: u64,
+    pub disagreeing: u64,
+    /// Memberships that ended before the run did, by reason.
+    pub ended: BTreeMap<String, u64>,
+    /// Of one member on the average.
+    pub received_bytes_per_second: f64,
+    pub sent_bytes_per_second: f64,
+    pub received_bytes_per_neighbour_per_second: f64,
+    /// Processor time of this program as a share of one core.
+    pub swarm_cores: Option<f64>,
+    /// The server's, if its process was named.
+    pub server_cores: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub naive: Option<Naive>,
+    /// Evenly spaced quantiles of the delays, in milliseconds.
+    #[serde(skip)]
+    pub(crate) interaction_samples: Vec<f64>,
+    #[serde(skip)]
+    pub(crate) delivery_samples: Vec<f64>,
+    #[serde(skip)]
+    pub(crate) startup_samples: Vec<f64>,
+}
+
+/// What a run is, besides its tally.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts<'a> {
+    pub(crate) profile: &'a Profile,
+    pub(crate) rooms: usize,
+    pub(crate) members: usize,
+    pub(crate) complete: bool,
+    pub(crate) path: Option<String>,
+    pub(crate) length: Span,
+    pub(crate) swarm_cores: Option<f64>,
+    pub(crate) server_cores: Option<f64>,
+}
+
+impl Summary {
+    pub(crate) fn new(facts: Facts<'_>, tally: &Tally) -> Self {
+        let Facts { profile, rooms, members, complete, path, length, swarm_cores, server_cores } = facts;
+        let per = |bytes: nearlight_units::Bytes, seconds: f64| {
+            if seconds > 0.0 { bytes.get() as f64 / seconds } else { 0.0 }
+        };
+        Self {
+            behaviours: profile.behaviours.clone(),
+            pose_hz: profile.pose_hz,
+            rooms,
+            members,
+            joined: tally.joined,
+            complete,
+            virtual_time: path.is_some(),
+            path,
+            seconds: length.as_secs_f64(),
+            actions: tally.asked,
+            shared_actions: tally.shared,
+            refused_actions: tally.refused,
+            unanswered_actions: tally.unanswered,
+            interaction_ms: Quantiles::of(&tally.interaction),
+            delivery_ms: Quantiles::of(&tally.delivery),
+            fluency: (tally.shared > 0).then(|| tally.fluent as f64 / tally.shared as f64),
+            startup_ms: Quantiles::of(&tally.startup),
+            stalls: tally.stalls,
+            stalled_seconds: tally.stalled.as_secs_f64(),
+            lost_events: tally.lost_events,
+            compared: tally.compared,
+            disagreeing: tally.disagreeing,
+            ended: tally.ended.clone(),
+            received_bytes_per_second: per(tally.received, tally.member_seconds),
+            sent_bytes_per_second: per(tally.sent, tally.member_seconds),
+            received_bytes_per_neighbour_per_second: per(tally.received, tally.neighbour_seconds),
+            swarm_cores,
+            server_cores,
+            naive: None,
+            interaction_samples: samples(&tally.interaction),
+            delivery_samples: samples(&tally.delivery),
+            startup_samples: samples(&tally.startup),
+        }
+    }
+}
+
+/// At most so many samples stand for a distribution in a page.
+const SAMPLES: u64 = 1_000;
+
+/// Evenly spaced quantiles in milliseconds.
+pub(crate) fn samples(delays: &Delays) -> Vec<f64> {
+    let count = delays.count().min(SAMPLES);
+    let share = |number: u64| (number as f64 + 0.5) / count as f64;
+    (0..count).filter_map(|number| Some(delays.quantile(share(number))?.middle() / 1e3)).collect()
+}

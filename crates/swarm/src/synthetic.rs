@@ -1,0 +1,267 @@
+//! One synthetic member, without IO.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nearlight_link::Random;
+use nearlight_rooms::{
+    Cause, Change, CommandNumber, Digest, Join, MemberId, MessageError, ObjectId, Replica, ReplicaEvent, Request,
+    Revision, Role,
+};
+use nearlight_units::{Span, Time};
+
+use crate::behaviour::Walker;
+use crate::{Behaviour, Profile};
+
+/// Members that act on the same object.
+const GROUP: usize = 4;
+/// The kind of a synthetic member's events.
+const EVENT: u16 = 1;
+
+/// Who a member is.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub profile: Arc<Profile>,
+    pub room: String,
+    /// In its room, from 0.
+    pub place: usize,
+    /// Synthetic members of its room.
+    pub members: usize,
+    /// In the whole crowd, from 0: decides its behaviour.
+    pub number: usize,
+    pub seed: u64,
+}
+
+/// What a member noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// It knows the whole room for the first time.
+    Started { revision: Revision },
+    /// It asked the room for something.
+    Asked { cause: Cause },
+    /// It saw a change that somebody caused.
+    Seen { revision: Revision, cause: Cause },
+    /// Its request had no effect.
+    Refused { cause: Cause },
+    /// After falling behind it knows the room again, without having seen the changes after `from`.
+    Missed { from: Revision, to: Revision },
+    /// The room ended its membership.
+    Ended { words: &'static str },
+}
+
+/// See the module.
+pub struct Synthetic {
+    replica: Replica,
+    profile: Arc<Profile>,
+    behaviour: Behaviour,
+    walker: Walker,
+    random: Random,
+    place: usize,
+    moved_at: Time,
+    next_move: Time,
+    next_action: Time,
+    resting: bool,
+    /// The last revision that it has seen.
+    revision: Revision,
+    started: bool,
+    records: VecDeque<Record>,
+}
+
+fn name(place: usize) -> String {
+    format!("synthetic-{place}")
+}
+
+/// The member's first message.
+#[must_use]
+pub fn join(setup: &Setup) -> Join {
+    let shade = (setup.place * 47 % 256) as u8;
+    Join { room: setup.room.clone(), role: Role::Guest, name: name(setup.place), colour: [shade, 128, 255 - shade] }
+}
+
+impl Synthetic {
+    /// A member that joins now.
+    #[must_use]
+    pub fn new(now: Time, setup: &Setup) -> Self {
+        let Setup { profile, place, members, number, seed, .. } = setup;
+        let mut random = Random::new(seed.wrapping_add(*number as u64));
+        let behaviour = profile.behaviour(*number);
+        let walker = Walker::new(behaviour, *place, *members, profile, &mut random);
+        let interval = profile.pose_interval();
+        let phase = interval.mul_f64(random.unit());
+        let mut member = Self {
+            replica: Replica::new(now, interval),
+            profile: Arc::clone(profile),
+            behaviour,
+            walker,
+            random,
+            place: *place,
+            moved_at: now,
+            next_move: now + phase,
+            next_action: now,
+            resting: false,
+            revision: Revision::default(),
+            started: false,
+            records: VecDeque::new(),
+        };
+        member.think(now);
+        member
+    }
+
+    /// The room's own number for it.
+    #[must_use]
+    pub const fn you(&self) -> Option<MemberId> {
+        self.replica.you()
+    }
+
+    /// Of all that it knows.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.replica.digest()
+    }
+
+    /// Events that were not polled in time.
+    #[must_use]
+    pub const fn dropped_events(&self) -> u64 {
+        self.replica.dropped_events()
+    }
+
+    /// From now on it neither moves nor acts.
+    pub const fn set_resting(&mut self) {
+        self.resting = true;
+    }
+
+    fn think(&mut self, now: Time) {
+        let [least, most] = self.profile.think_seconds;
+        self.next_action = now + Span::from_secs_f64(least + (most - least) * self.random.unit());
+    }
+
+    /// A message of the room's arrived.
+    pub fn on_message(&mut self, now: Time, bytes: &[u8]) -> Result<(), MessageError> {
+        self.replica.on_message(now, bytes)?;
+        while let Some(event) = self.replica.poll_event() {
+            self.on_event(&event);
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, event: &ReplicaEvent) {
+        let record = match event {
+            ReplicaEvent::Synchronised { missed, .. } => {
+                let (from, to) = (self.revision, self.replica.state().revision());
+                self.revision = to;
+                if std::mem::replace(&mut self.started, true) {
+                    (*missed > 0).then_some(Record::Missed { from, to })
+                } else {
+                    Some(Record::Started { revision: to })
+                }
+            }
+            ReplicaEvent::Changed { revision, change } => {
+                self.revision = *revision;
+                match change {
+                    Change::Owner { cause, .. } | Change::Event { cause, .. } => {
+                        Some(Record::Seen { revision: *revision, cause: *cause })
+                    }
+                    _ => None,
+                }
+            }
+            ReplicaEvent::Refused { command } => self.cause(*command).map(|cause| Record::Refused { cause }),
+            ReplicaEvent::Goodbye { reason } => Some(Record::Ended { words: reason.words() }),
+        };
+        self.records.extend(record);
+    }
+
+    fn cause(&self, command: CommandNumber) -> Option<Cause> {
+        Some(Cause { by: self.replica.you()?, command })
+    }
+
+    /// When [`Synthetic::on_timeout`] or [`Synthetic::poll_transmit`] has something to do, if no message arrives before.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let own = (!self.resting && self.started).then(|| self.next_move.min(self.next_action));
+        [own, self.replica.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Moves and acts, if it is time.
+    pub fn on_timeout(&mut self, now: Time) {
+        if self.resting || !self.started {
+            return;
+        }
+        if now >= self.next_move {
+            self.walker.advance(now.saturating_since(self.moved_at), &mut self.random);
+            self.moved_at = now;
+            let interval = self.profile.pose_interval();
+            self.next_move = (self.next_move + interval).max(now + interval / 2);
+            self.replica.set_body(&self.walker.avatar()).expect("walkers have poses");
+            if let Some(object) = self.held() {
+                // It may have been taken from it a moment ago.
+                let _ = self.replica.set_object(object, &self.walker.held());
+            }
+        }
+        if now >= self.next_action {
+            let request = self.next_request();
+            if let Some(command) = request.and_then(|request| self.replica.request(request).ok())
+                && let Some(cause) = self.cause(command)
+            {
+                self.records.push_back(Record::Asked { cause });
+            }
+            self.think(now);
+        }
+    }
+
+    /// The object of its group.
+    fn object(&self) -> Option<ObjectId> {
+        let objects = self.replica.state().objects();
+        let count = objects.len().max(1);
+        self.replica.state().objects().nth(self.place / GROUP % count).map(|(object, _)| object)
+    }
+
+    fn held(&self) -> Option<ObjectId> {
+        let object = (self.behaviour == Behaviour::Collaborate).then(|| self.object()).flatten()?;
+        (self.replica.state().owner(object).is_some() && self.replica.state().owner(object) == self.you())
+            .then_some(object)
+    }
+
+    /// The next of its group that is here.
+    fn mate(&self) -> Option<MemberId> {
+        let (group, own) = (self.place / GROUP * GROUP, self.place % GROUP);
+        let names = (1..GROUP).map(|step| name(group + (own + step) % GROUP));
+        let mut found = names.filter_map(|name| {
+            let mut members = self.replica.state().members();
+            members.find(|(_, member)| member.name == name).map(|(id, _)| id)
+        });
+        found.next()
+    }
+
+    fn next_request(&mut self) -> Option<Request> {
+        let event = |payload| Request::Event { kind: EVENT, data: vec![0x5a; payload] };
+        let object = match self.behaviour {
+            Behaviour::Collaborate => self.object(),
+            _ => None,
+        };
+        let Some(object) = object else { return Some(event(self.profile.payload_bytes)) };
+        match self.replica.state().owner(object) {
+            None => Some(Request::Take { object }),
+            Some(owner) if Some(owner) == self.you() => {
+                let mate = self.mate().filter(|_| self.random.unit() < 0.5);
+                Some(mate.map_or(Request::Release { object }, |to| Request::HandOver { object, to }))
+            }
+            // It is another's turn.
+            Some(_) => Some(event(self.profile.payload_bytes)),
+        }
+    }
+
+    /// Appends the next message to `out`, if one is due. Call it until it answers false.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        self.replica.poll_transmit(now, out)
+    }
+
+    pub fn poll_record(&mut self) -> Option<Record> {
+        self.records.pop_front()
+    }
+
+    /// The last revision that it has seen.
+    #[must_use]
+    pub const fn revision(&self) -> Revision {
+        self.revision
+    }
+}
