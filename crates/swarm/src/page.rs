@@ -65,10 +65,13 @@ fn curves(curves: [(&str, &[f64]); 3]) -> Vec<(String, Ecdf)> {
 fn interaction(summary: &Summary) -> Section {
     let limit = FLUENT.as_millis_f64();
     let naive: &[f64] = summary.naive.as_ref().map_or(&[], |naive| &naive.interaction_samples);
+    // The chart ends with the longest delay.
+    let all = [&summary.interaction_samples[..], &summary.delivery_samples[..], naive].into_iter().flatten();
+    let longest = all.copied().fold(0.0, f64::max);
     let plot = Ecdfs {
         x: Axis::new("Delay", "ms").logarithmic(),
         curves: curves([(ALL, &summary.interaction_samples), (ONE, &summary.delivery_samples), (NAIVE, naive)]),
-        moments: vec![(limit, "fluent".to_owned())],
+        moments: if longest >= limit { vec![(limit, "fluent".to_owned())] } else { Vec::new() },
     };
     let caption = "Share of actions whose effect was seen at most so long after they were asked for: by every member of the room, and by \
                    each member by itself. The further left, the better.";
