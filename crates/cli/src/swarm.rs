@@ -25,7 +25,7 @@ const USUAL_PATH: &str = "delay=10ms,loss=0.1%";
 /// What rooms are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Baseline {
-    /// Every pose as JSON to everybody in the room, over WebSockets, by a server in this program
+    /// Every pose as JSON to everybody in the room, by WebSocket, by a server in this program
     Naive,
 }
 

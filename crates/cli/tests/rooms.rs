@@ -1,4 +1,4 @@
-//! Rooms with real processes: a server, and crowds of members over WebSockets. No timing is asserted.
+//! Rooms with real processes: a server, and crowds of members by WebSocket. No timing is asserted.
 
 mod support;
 

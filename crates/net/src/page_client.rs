@@ -1,4 +1,4 @@
-//! A client's TCP connection to the page's port, for WebSockets.
+//! A client's TCP connection to the page's port, for a WebSocket.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::clock::duration;
 use crate::trust::ClientTls;
 use crate::{ConnectOptions, NetError};
 
-/// WebSockets are opened by a request of HTTP/1.1 (RFC 6455 section 4.1).
+/// A WebSocket is opened by a request of HTTP/1.1 (RFC 6455 section 4.1).
 const ALPN: &str = "http/1.1";
 
 /// A connection to the page's port, encrypted or not.

@@ -111,7 +111,7 @@ impl Walker {
         let [x, z] = self.position;
         let position = [x + ahead * sine + aside * cosine, height, z + ahead * cosine - aside * sine];
         // The view is along -z; a rotation around y.
-        let half = (self.heading + std::f32::consts::PI) / 2.0;
+        let half = self.heading / 2.0 + std::f32::consts::FRAC_PI_2;
         Pose { position, orientation: [0.0, half.sin(), 0.0, half.cos()] }
     }
 

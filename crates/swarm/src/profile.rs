@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn a_flash_crowd_joins_at_once_and_others_one_after_the_other() {
         let walk = Profile::default();
-        let joined = |profile: &Profile| [0, 5, 10].map(|number| profile.joins_at(number, 11).as_secs_f64());
-        assert_eq!(joined(&walk), [0.0, 1.5, 3.0]);
+        let joined = |profile: &Profile| [0, 5, 10].map(|number| profile.joins_at(number, 11).as_micros());
+        assert_eq!(joined(&walk), [0, 1_500_000, 3_000_000]);
         let flash = Profile { behaviours: vec![Behaviour::FlashCrowd], ..walk };
-        assert_eq!(joined(&flash), [1.5; 3]);
+        assert_eq!(joined(&flash), [1_500_000; 3]);
     }
 }

@@ -199,7 +199,7 @@ impl Synthetic {
         }
         if now >= self.next_action {
             let request = self.next_request();
-            if let Some(command) = request.and_then(|request| self.replica.request(request).ok())
+            if let Ok(command) = self.replica.request(request)
                 && let Some(cause) = self.cause(command)
             {
                 self.records.push_back(Record::Asked { cause });
@@ -232,21 +232,21 @@ impl Synthetic {
         found.next()
     }
 
-    fn next_request(&mut self) -> Option<Request> {
+    fn next_request(&mut self) -> Request {
         let event = |payload| Request::Event { kind: EVENT, data: vec![0x5a; payload] };
         let object = match self.behaviour {
             Behaviour::Collaborate => self.object(),
             _ => None,
         };
-        let Some(object) = object else { return Some(event(self.profile.payload_bytes)) };
+        let Some(object) = object else { return event(self.profile.payload_bytes) };
         match self.replica.state().owner(object) {
-            None => Some(Request::Take { object }),
+            None => Request::Take { object },
             Some(owner) if Some(owner) == self.you() => {
                 let mate = self.mate().filter(|_| self.random.unit() < 0.5);
-                Some(mate.map_or(Request::Release { object }, |to| Request::HandOver { object, to }))
+                mate.map_or(Request::Release { object }, |to| Request::HandOver { object, to })
             }
             // It is another's turn.
-            Some(_) => Some(event(self.profile.payload_bytes)),
+            Some(_) => event(self.profile.payload_bytes),
         }
     }
 

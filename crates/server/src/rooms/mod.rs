@@ -1,4 +1,4 @@
-//! Rooms over WebSockets on the page's own port: admission, and the directory of the rooms that are open.
+//! Rooms by WebSocket on the page's own port: admission, and the directory of the rooms that are open.
 //!
 //! A member's task ([`member`]) moves messages between its socket and its room's task ([`task`]), which alone drives the room.
 //! Decisions are made in [`nearlight_rooms`].

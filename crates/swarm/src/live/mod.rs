@@ -1,4 +1,4 @@
-//! A crowd over WebSockets to a server, each member a task of its own.
+//! A crowd by WebSocket to a server, each member a task of its own.
 
 mod connection;
 mod naive;

@@ -1,5 +1,5 @@
 //! The same crowd with a naive broadcast, for comparison: every pose and every event as JSON, forwarded by a server on this machine to
-//! everybody else in the room over WebSockets, as often as it comes.
+//! everybody else in the room by WebSocket, as often as it comes.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ use crate::{Record, RoomTally, Tally, Traffic};
 /// Messages that wait for one member's socket; what comes beyond is dropped.
 const UNSENT: usize = 256;
 /// How long the last events may be on their way.
-const REST: Duration = Duration::from_millis(1_000);
+const REST: Duration = Duration::from_secs(1);
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
