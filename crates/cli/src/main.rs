@@ -105,7 +105,7 @@ fn main() -> ExitCode {
         Command::View(view) => view::run(*view),
         Command::Link(link) => link::run(*link),
         Command::Lab(lab) => lab::run(&lab),
-        Command::Swarm(swarm) => swarm::run(*swarm),
+        Command::Swarm(swarm) => swarm::run(&swarm),
         Command::Wifi(wifi) => wifi::run(&wifi),
         Command::Analyze(analyze) => analyze::run(&analyze),
         Command::Kernel(kernel) => kernel::run(kernel),

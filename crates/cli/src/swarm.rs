@@ -30,7 +30,6 @@ enum Baseline {
 }
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct SwarmArguments {
     /// The link that `nearlight serve` printed
     #[arg(required_unless_present = "in_virtual_time", conflicts_with = "in_virtual_time")]
@@ -81,9 +80,9 @@ fn behaviour(text: &str) -> Result<Behaviour, String> {
         .map_err(|_| format!("`{text}` is no behaviour: write stand, walk, gather, collaborate or flash-crowd"))
 }
 
-pub(crate) fn run(arguments: SwarmArguments) -> anyhow::Result<ExitCode> {
-    let profile = Arc::new(profile(&arguments)?);
-    let SwarmArguments { clients, .. } = arguments;
+pub(crate) fn run(arguments: &SwarmArguments) -> anyhow::Result<ExitCode> {
+    let profile = Arc::new(profile(arguments)?);
+    let clients = arguments.clients;
     let usual = if arguments.in_virtual_time { clients.div_ceil(ROOM) } else { 1 };
     let rooms = arguments.rooms.unwrap_or(usual);
     ensure!(rooms <= clients, "--rooms {rooms} is more than --clients {clients}: each room needs a member");
@@ -97,9 +96,9 @@ pub(crate) fn run(arguments: SwarmArguments) -> anyhow::Result<ExitCode> {
         arguments.room
     );
     let (summary, fact) = if arguments.in_virtual_time {
-        simulate(&arguments, profile, rooms)?
+        simulate(arguments, profile, rooms)?
     } else {
-        visit(&arguments, profile, rooms)?
+        visit(arguments, profile, rooms)?
     };
     if let Some(file) = &arguments.report {
         let html = page::document(&summary, &fact).to_html();
@@ -239,7 +238,7 @@ fn words(summary: &Summary) -> String {
         None => format!("{name}: none\n"),
     };
     let kibibytes = |bytes: f64| bytes / 1_024.0;
-    let mut text = format!(
+    let mut lines = vec![format!(
         "{} of {} members in {} room{}, {:.0} s{}{}\n",
         summary.joined,
         summary.members,
@@ -248,17 +247,17 @@ fn words(summary: &Summary) -> String {
         summary.seconds,
         if summary.virtual_time { " of virtual time" } else { "" },
         if summary.complete { "" } else { ", stopped early" },
-    );
-    text += &delay("Interaction latency (until all have seen it)", summary.interaction_ms);
+    )];
+    lines.push(delay("Interaction latency (until all have seen it)", summary.interaction_ms));
     if let Some(fluency) = summary.fluency {
-        text += &format!(
+        lines.push(format!(
             "Collaborative fluency: {:.2} % of {} shared actions seen by all within 100 ms\n",
             fluency * 100.0,
             summary.shared_actions
-        );
+        ));
     }
-    text += &delay("Start-up", summary.startup_ms);
-    text += &format!(
+    lines.push(delay("Start-up", summary.startup_ms));
+    lines.push(format!(
         "Stalls: {} ({:.2} s)\nLost events: {}\nDisagreeing at rest: {} of {}\nActions: {}, of which {} refused, {} unanswered\n",
         summary.stalls,
         summary.stalled_seconds,
@@ -268,21 +267,21 @@ fn words(summary: &Summary) -> String {
         summary.actions,
         summary.refused_actions,
         summary.unanswered_actions
-    );
-    text += &format!(
+    ));
+    lines.push(format!(
         "A member receives {:.2} KiB/s ({:.3} KiB/s for each neighbour) and sends {:.2} KiB/s\n",
         kibibytes(summary.received_bytes_per_second),
         kibibytes(summary.received_bytes_per_neighbour_per_second),
         kibibytes(summary.sent_bytes_per_second)
-    );
+    ));
     for (whose, cores) in [("This program", summary.swarm_cores), ("The server", summary.server_cores)] {
         if let Some(cores) = cores {
-            text += &format!("{whose} used {:.1} % of a core\n", cores * 100.0);
+            lines.push(format!("{whose} used {:.1} % of a core\n", cores * 100.0));
         }
     }
     if let Some(naive) = &summary.naive {
-        text += &delay("Naive broadcast, until all have seen it", naive.interaction_ms);
-        text += &format!(
+        lines.push(delay("Naive broadcast, until all have seen it", naive.interaction_ms));
+        lines.push(format!(
             "Naive broadcast: a member receives {:.2} KiB/s{}; {} messages dropped{}\n",
             kibibytes(naive.received_bytes_per_second),
             naive.bytes_ratio.map_or_else(String::new, |ratio| format!(", {ratio:.1} times as much")),
@@ -290,10 +289,10 @@ fn words(summary: &Summary) -> String {
             naive
                 .server_cores
                 .map_or_else(String::new, |cores| format!("; its server used {:.1} % of a core", cores * 100.0))
-        );
+        ));
     }
     for (reason, count) in &summary.ended {
-        text += &format!("{count} left early or could not join: {reason}\n");
+        lines.push(format!("{count} left early or could not join: {reason}\n"));
     }
-    text
+    lines.concat()
 }

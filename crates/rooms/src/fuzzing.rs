@@ -293,7 +293,9 @@ impl World {
                 }
             }
             Operation::Body { who, at, turn, hands } => {
-                let hand = |bit: u8| (hands & bit != 0).then(|| pose(at.map(|axis| axis.wrapping_add(9)), -turn));
+                let hand = |bit: u8| {
+                    (hands & bit != 0).then(|| pose(at.map(|axis| axis.wrapping_add(9)), turn.wrapping_neg()))
+                };
                 let avatar = Avatar { head: pose(at, turn), left: hand(1), right: hand(2), joints: None };
                 if let Some(actor) = self.actor(who) {
                     actor.replica.set_body(&avatar).expect("poses");

@@ -90,6 +90,9 @@ pub enum PeerError {
     /// The library's own messages are safe to show: they name the library's parts, not the client's input.
     #[error("the description cannot be used: a line is not as RFC 8866 has it, or one contradicts another")]
     Description(#[from] rtc::shared::error::Error),
+    /// Every section was rejected, so there is no address and no name to connect to (RFC 8829, section 5.3.1).
+    #[error("the offer has no section that the server can answer: offer video to receive, or a data channel")]
+    NothingAccepted,
     #[error("the channel is not open, or the client does not take what is sent on it")]
     Channel,
     /// The cause is unknown: the library panicked on the client's bytes.

@@ -152,6 +152,7 @@ impl Server {
             encoders,
             metrics,
             event_log: None,
+            rooms: crate::rooms::Rooms::new(8),
             closing: closing_seen,
         };
         Self { state: Arc::new(state), closing }

@@ -31,6 +31,9 @@ impl Peer {
             },
         )?;
         self.settle()?;
+        if Offer::name_in(&sdp).is_none() {
+            return Err(PeerError::NothingAccepted);
+        }
         if offer.reports_per_stream() {
             self.stream_reports = Some(StreamReports::default());
             return Ok(offer.with_consent(&sdp));

@@ -45,6 +45,24 @@ fn sections_without_a_direction_are_answered() {
     assert_eq!(answer.matches("\r\nm=").count(), offer.matches("\r\nm=").count(), "{answer}");
 }
 
+#[test]
+fn an_offer_of_which_nothing_can_be_answered_is_refused() {
+    let (mut kept, mut is_kept) = (Vec::new(), true);
+    for line in offer().lines() {
+        if line.starts_with("m=") {
+            is_kept = line.starts_with("m=audio");
+        }
+        // All sections share the transport that the first one describes.
+        if is_kept || line.starts_with("a=ice-") {
+            // A format that the server does not have.
+            kept.push(line.replace("opus/48000/2", "G722/8000"));
+        }
+    }
+    let offer = Offer::parse(&(kept.join("\r\n") + "\r\n")).expect("an offer of sound");
+    let answered = answer(&offer);
+    assert!(matches!(answered, Err(PeerError::NothingAccepted)), "{offer:?}: {answered:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
