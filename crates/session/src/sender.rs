@@ -455,7 +455,7 @@ impl Sender {
         self.statistics.key_frames += u64::from(key);
         if key && self.recovery.is_receiver_waiting() {
             self.abandon_unsent(now);
-            self.restraint.on_answer(now, id, self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP));
+            self.restraint.on_answer(now, id, size, self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP));
         }
         self.statistics.recovery_frames += u64::from(self.recovery.on_frame(now, id, reference));
         self.redundant.on_frame(size);

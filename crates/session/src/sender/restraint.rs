@@ -5,7 +5,7 @@
 //! short queue keeps little of what comes at once. So one of them gets through, whatever the controller estimates.
 
 use nearlight_rate::{ArrivingRate, PacketReport};
-use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 
 use super::{Framing, SenderConfig};
 
@@ -46,6 +46,12 @@ const FULL_QUEUE: Span = Span::from_millis(5);
 const CEILING_FALL: f64 = 0.5;
 /// A lower ceiling would hold packets back for longer than a path is waited for. Guess: a packet in a tenth of a second.
 const LEAST_CEILING: Bitrate = Bitrate::from_kbps(120);
+/// After so many key frames in a row that did not get through under a ceiling, the next one leaves without one: chance loses them, and the
+/// rate at which packets arrive then only follows the ceiling down. The same as for the size of key frames.
+const MOST_CEILINGS: i32 = MOST_HALVINGS;
+/// An encoder may not manage to produce as little as it is asked for. A key frame takes no longer than this under a ceiling. The same as
+/// for a blocked path.
+const LONGEST_KEY_FRAME: Span = PATIENCE;
 /// That rate's window. Guess: two round trips of a path with a full queue.
 const ARRIVING_WINDOW: Span = Span::from_millis(200);
 /// Frames after such a key frame wait until it is displayed, or for a round trip and this, until the receiver may have repeated its
@@ -77,6 +83,8 @@ pub(super) struct Restraint {
     arriving: ArrivingRate,
     /// The rate at which packets may leave at most while such a key frame is on its way or awaited; none where the path's rate is unknown.
     ceiling: Option<Bitrate>,
+    /// How many such key frames in a row did not get through under a ceiling.
+    failures_under_ceiling: i32,
     held_until: Option<Time>,
     /// The receiver may never report which frames it shows, like players of WHEP, so that it is unknown whether an answer got through.
     is_silent_on_display: bool,
@@ -98,6 +106,7 @@ impl Restraint {
             loss: 0.0,
             arriving: ArrivingRate::new(ARRIVING_WINDOW),
             ceiling: None,
+            failures_under_ceiling: 0,
             held_until: None,
             is_silent_on_display: config.framing == Framing::Rtp,
             off: config.unrestrained,
@@ -148,19 +157,35 @@ impl Restraint {
             self.failures = self.failures.max(1);
         }
         if self.failures == 0 {
-            self.ceiling = None;
+            self.lift_ceiling();
         } else if answered.is_some() || self.ceiling.is_none() {
-            let before = self.ceiling.map(|ceiling| ceiling.mul_f64(CEILING_FALL));
-            let carried = self.arriving.rate().filter(|_| before.is_some() || self.is_queue_full());
-            self.ceiling = carried.map(|rate| rate.max(LEAST_CEILING)).max(before);
+            self.lower_ceiling();
         }
     }
 
-    /// A requested key frame leaves.
-    pub(super) fn on_answer(&mut self, now: Time, frame: FrameId, round_trip: Span) {
+    /// A key frame did not get through.
+    fn lower_ceiling(&mut self) {
+        self.failures_under_ceiling += i32::from(self.ceiling.is_some());
+        if self.failures_under_ceiling == MOST_CEILINGS {
+            self.lift_ceiling();
+            return;
+        }
+        let before = self.ceiling.map(|ceiling| ceiling.mul_f64(CEILING_FALL));
+        let carried = self.arriving.rate().filter(|_| before.is_some() || self.is_queue_full());
+        self.ceiling = carried.map(|rate| rate.max(LEAST_CEILING)).max(before);
+    }
+
+    const fn lift_ceiling(&mut self) {
+        (self.ceiling, self.failures_under_ceiling) = (None, 0);
+    }
+
+    /// A requested key frame of this size leaves.
+    pub(super) fn on_answer(&mut self, now: Time, frame: FrameId, size: Bytes, round_trip: Span) {
         if self.is_silent_on_display {
             return;
         }
+        let least = size.over(LONGEST_KEY_FRAME);
+        self.ceiling = self.ceiling.map(|ceiling| ceiling.max(least));
         self.answered = Some((frame, now));
         self.held_until = (self.failures > 0).then(|| now + self.hold(round_trip));
     }
@@ -169,7 +194,8 @@ impl Restraint {
     pub(super) fn on_displayed(&mut self, frame: FrameId) {
         self.is_silent_on_display = false;
         if self.answered.take_if(|(answer, _)| frame >= *answer).is_some() {
-            (self.failures, self.held_until, self.ceiling) = (0, None, None);
+            (self.failures, self.held_until) = (0, None);
+            self.lift_ceiling();
         }
     }
 

@@ -117,6 +117,28 @@ fn a_server_that_knows_no_references_gets_no_acknowledgement() {
     assert!(story.sender.target().encoder.acknowledged.is_none() && story.now > Time::ZERO);
 }
 
+/// Half of a key frame's packets are lost by chance, so that the rate at which packets arrive follows any ceiling down.
+#[test]
+fn a_path_that_loses_by_chance_shows_a_picture_as_soon_as_it_is_clean() {
+    let chance = Conditions {
+        delay: Span::from_millis(32),
+        jitter: Span::from_millis(17),
+        loss: 0.24,
+        burst: 3.8,
+        duplicates: 0.15,
+        ..Conditions::CLEAN
+    };
+    for seed in (0..40).chain([2_073_141_145_300_020_605]) {
+        let mut story = Story::new(seed).with(chance).referring().protected("none");
+        story.run(Span::from_secs(8));
+        story.conditions = Conditions::CLEAN;
+        story.run(Span::from_secs(1));
+        let before = story.displayed.len();
+        story.run(Span::from_secs(1));
+        assert!(story.displayed.len() - before >= 3, "seed {seed}: {:?}", story.received());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
