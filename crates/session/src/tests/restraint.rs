@@ -40,6 +40,20 @@ impl Server {
         server
     }
 
+    /// One of eight packets arrives, of 1,200 bytes at most, this far from the next; the newest waited for 20 ms.
+    fn overloaded(apart: Span) -> Self {
+        let mut server = Self::answered();
+        server.hear(ROUND_TRIP);
+        for _ in 0..20 {
+            server.now += INTERVAL;
+            server.frame();
+        }
+        server.now += INTERVAL;
+        server.arrive_in_part(apart / 8, 8);
+        server.now += Span::from_millis(10);
+        server
+    }
+
     /// Encodes and sends the next frame; returns the frames whose symbols leave.
     fn frame(&mut self) -> Vec<u32> {
         self.encoded(self.sender.target().encoder.key)
@@ -221,17 +235,8 @@ fn a_key_frame_that_failed_is_as_large_as_what_arrives_in_50_ms() {
 /// Of what leaves at once, a short queue keeps a few packets, of a retransmission as well.
 #[test]
 fn a_key_frame_that_failed_leaves_no_faster_than_packets_arrive() {
-    let mut server = Server::answered();
-    server.hear(ROUND_TRIP);
-    for _ in 0..20 {
-        server.now += INTERVAL;
-        server.frame();
-    }
-    // The newest waited for 20 ms. One of eight, of 1,200 bytes at most: 2 Mb/s.
-    server.now += INTERVAL;
     let apart = Span::from_micros(4_800);
-    server.arrive_in_part(apart / 8, 8);
-    server.now += Span::from_millis(10);
+    let mut server = Server::overloaded(apart);
     let old = server.sender.target().encoder.next.0 - 1;
     assert_eq!(server.nack(old).len(), 2, "nothing has failed yet");
     server.ask();
@@ -259,4 +264,18 @@ fn a_key_frame_that_failed_leaves_no_faster_than_packets_arrive() {
     server.now += INTERVAL * 2;
     server.display(key);
     assert_eq!(server.nack(key).len(), 2, "the picture is back");
+}
+
+/// Chance may take as much as a full queue does, and what arrives then follows the ceiling down.
+#[test]
+fn after_four_key_frames_that_failed_under_a_ceiling_the_next_one_leaves_at_once() {
+    let mut server = Server::overloaded(Span::from_micros(4_800));
+    for _ in 0..4 {
+        server.ask();
+        assert!(server.sender.target().encoder.key);
+        assert!(server.encoded(true).len() <= 1);
+        server.now += Span::from_millis(200);
+    }
+    server.ask();
+    assert_eq!(server.encoded(true).len(), 5);
 }
