@@ -140,6 +140,7 @@ export async function startServer({ port = 0, token, more = [] } = {}) {
   process.once("exit", kill);
   return {
     url,
+    pid: child.pid,
     port: listening,
     rtcPort,
     log: () => log.join(""),

@@ -34,6 +34,12 @@ async function untilLogs(server, wanted, what = String(wanted)) {
   assert.match(log, wanted, `${what}: ${log.slice(-2_000)}`);
 }
 
+/** Whether the page says that this one has the controls; evaluated in the page. */
+function holds(wanted) {
+  const { hidden, dataset } = document.getElementById("hand-over");
+  return !hidden && dataset.holder === wanted;
+}
+
 /** Whether the program's window is there: its picture is not black any more. */
 async function untilDrawn(page) {
   const drawn = () => {
@@ -96,6 +102,55 @@ test("a program that crashes is started again, and one that forks is not taken f
   await untilLogs(server, /ended with signal 11 \(segmentation fault\) and is started again/, "the end is reported once its child has ended, too");
   await until(page, () => /is started again/.test(document.getElementById("toast").textContent), "the page tells it");
   await until(page, live, "the session goes on");
+  await context.close();
+  await server.stop();
+});
+
+test("one of several viewers has the controls and hands them on, and what it held is let go", async () => {
+  const { server, page: first, context, errors } = await open("exec stdbuf -oL xev -event keyboard");
+  await untilLogs(server, /Outer window/, "xev runs");
+  const opened = await openPage(browser);
+  const second = opened.page;
+  await second.goto(server.url);
+  await until(second, live, "the second page goes live");
+  await second.locator("#enter").click();
+  const holder = (page, wanted, what) => until(page, holds, what, { argument: wanted });
+  const handOver = (page) => page.evaluate(() => document.getElementById("hand-over").click());
+  await holder(first, "nobody", "nobody has done anything");
+  await first.keyboard.down("KeyW");
+  await holder(first, "you", "the first who presses something has the controls");
+  await holder(second, "other", "the other watches");
+  await untilLogs(server, /KeyPress[\s\S]*keysym 0x77, w/);
+  await second.keyboard.press("KeyQ");
+  await handOver(second);
+  await until(first, () => /asks for the controls/.test(document.getElementById("toast").textContent), "the first is asked");
+  await until(second, () => /asked for/.test(document.getElementById("hand-over").textContent), "the second has asked");
+  await screenshot(first, "program-controls");
+  await handOver(first);
+  await holder(second, "you", "the second has them");
+  await untilLogs(server, /KeyRelease[\s\S]*keysym 0x77, w/, "what the first held is let go");
+  await first.keyboard.up("KeyW");
+  await first.keyboard.press("KeyE");
+  await second.keyboard.down("KeyS");
+  await untilLogs(server, /keysym 0x73, s/, "the second's keys arrive");
+  assert.ok(!/keysym 0x(71|65), /.test(server.log()), "the keys of whoever watches do not");
+  // Whoever loses focus lets go, and whoever leaves hands on.
+  await second.evaluate(() => window.dispatchEvent(new Event("blur")));
+  await untilLogs(server, /KeyRelease[\s\S]*keysym 0x73, s/, "a key is let go when the window loses focus");
+  await handOver(first);
+  await until(second, () => /asks for the controls/.test(document.getElementById("toast").textContent), "the second is asked");
+  await opened.context.close();
+  await until(first, () => document.getElementById("hand-over").dataset.holder === "you", "who has asked has them when the other leaves");
+  assert.deepEqual([...errors, ...opened.errors], []);
+  await context.close();
+  await server.stop();
+});
+
+test("what a program plays is heard in the page", async () => {
+  // A second of 440 Hz at 44.1 kHz in one channel, again and again.
+  const tone = `awk 'BEGIN { for (frame = 0; frame < 44100; frame++) printf "%c", 128 + 100 * sin(frame * 440 * 6.2831853 / 44100) }'`;
+  const { server, page, context } = await open(`LC_ALL=C ${tone} > /tmp/tone; while paplay --raw --format=u8 --rate=44100 --channels=1 /tmp/tone; do :; done`);
+  await until(page, () => (window.nearlight.loudness()?.[0] ?? 0) > 0.1, "the tone is heard");
   await context.close();
   await server.stop();
 });

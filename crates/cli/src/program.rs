@@ -50,7 +50,7 @@ impl ProgramArguments {
     }
 
     /// Starts the display. Starts no threads.
-    pub(crate) fn open(&self, size: PictureSize, fps: Option<u16>) -> anyhow::Result<Option<Program>> {
+    pub(crate) fn open(&self, size: PictureSize, fps: Option<u16>, sound: bool) -> anyhow::Result<Option<Program>> {
         if !self.is_given() {
             return Ok(None);
         }
@@ -67,6 +67,7 @@ impl ProgramArguments {
             network: self.program_network.unwrap_or(self.program_sandbox != Sandbox::Strict),
             user: self.program_user.clone(),
             cpu_share: self.cpu_share,
+            sound,
         };
         let own = std::env::current_exe()?;
         let fps = fps.unwrap_or(FPS);

@@ -264,7 +264,7 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
     // What it starts runs outside the server's sandbox, in one of its own.
     #[cfg(target_os = "linux")]
-    let program = arguments.program.open(arguments.size, arguments.fps)?;
+    let program = arguments.program.open(arguments.size, arguments.fps, arguments.sound)?;
     let options = arguments.options(clock)?;
     #[cfg(target_os = "linux")]
     let (options, own) = match program {

@@ -36,12 +36,21 @@ pub(crate) enum Action {
     },
 }
 
+/// Who has the controls, and who would like to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) driver: Option<Viewer>,
+    /// In the order in which they asked; never the driver.
+    pub(crate) asking: Vec<Viewer>,
+}
+
 /// Devices of all viewers as one keyboard and one pointer.
 #[derive(Debug)]
 pub(crate) struct Controls {
     size: (u16, u16),
     keyboard: Keyboard,
     driver: Option<(Viewer, Time)>,
+    asking: Vec<Viewer>,
     /// The driver's newest pointer: movement and wheel are totals.
     pointer: Option<Pointer>,
     at: Option<(i16, i16)>,
@@ -56,11 +65,16 @@ pub(crate) struct Controls {
 impl Controls {
     pub(crate) fn new(size: (u16, u16), keyboard: Keyboard) -> Self {
         let (driver, pointer, at, touch) = (None, None, None, None);
-        Self { size, keyboard, driver, pointer, at, buttons: Vec::new(), scrolled: [0; 2], touch, captured: false }
+        let (asking, buttons) = (Vec::new(), Vec::new());
+        Self { size, keyboard, driver, asking, pointer, at, buttons, scrolled: [0; 2], touch, captured: false }
     }
 
-    pub(crate) fn driver(&self) -> Option<Viewer> {
+    fn driver(&self) -> Option<Viewer> {
         self.driver.map(|(viewer, _)| viewer)
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        Standing { driver: self.driver(), asking: self.asking.clone() }
     }
 
     /// The program has captured the pointer, or let go of it.
@@ -109,16 +123,38 @@ impl Controls {
         self.follow(input, actions);
     }
 
-    pub(crate) fn on_viewer_left(&mut self, viewer: Viewer, actions: &mut Vec<Action>) {
-        if self.driver() == Some(viewer) {
-            self.release_all(actions);
-            self.driver = None;
+    /// What the viewer holds is let go, and the controls go to whoever has asked first.
+    pub(crate) fn on_viewer_left(&mut self, now: Time, viewer: Viewer, actions: &mut Vec<Action>) {
+        self.asking.retain(|asking| *asking != viewer);
+        self.on_released(now, viewer, actions);
+    }
+
+    /// The driver hands the controls on: to whoever has asked first, else to whoever acts next. From anyone else it withdraws a request.
+    pub(crate) fn on_released(&mut self, now: Time, viewer: Viewer, actions: &mut Vec<Action>) {
+        if self.driver() != Some(viewer) {
+            return self.asking.retain(|asking| *asking != viewer);
+        }
+        self.release_all(actions);
+        self.driver = None;
+        if let Some(next) = self.asking.first().copied() {
+            self.take(now, next, None);
         }
     }
 
-    /// The driver hands the controls on to whoever acts next.
-    pub(crate) fn on_released(&mut self, viewer: Viewer, actions: &mut Vec<Action>) {
-        self.on_viewer_left(viewer, actions);
+    /// The viewer would like the controls, and has them if nobody has or whoever has them is idle.
+    pub(crate) fn on_asked(&mut self, now: Time, viewer: Viewer, actions: &mut Vec<Action>) {
+        match self.driver {
+            Some((driver, _)) if driver == viewer => {}
+            Some((_, acted)) if now.saturating_since(acted) < IDLE => {
+                if !self.asking.contains(&viewer) {
+                    self.asking.push(viewer);
+                }
+            }
+            _ => {
+                self.release_all(actions);
+                self.take(now, viewer, None);
+            }
+        }
     }
 
     /// Everything that is held is let go, and the display gets its own keyboard map back.
@@ -141,18 +177,24 @@ impl Controls {
             Some((_, acted)) if !acts || now.saturating_since(*acted) < IDLE => false,
             Some(_) => {
                 self.release_all(actions);
-                self.take(now, viewer, input)
+                self.take(now, viewer, input.devices.pointer);
+                true
             }
-            None => acts && self.take(now, viewer, input),
+            None => {
+                if acts {
+                    self.take(now, viewer, input.devices.pointer);
+                }
+                acts
+            }
         }
     }
 
-    fn take(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) -> bool {
+    /// Movement and wheel count from the pointer's totals, or where they are not known from those of the next input.
+    fn take(&mut self, now: Time, viewer: Viewer, pointer: Option<Pointer>) {
         self.driver = Some((viewer, now));
-        // Totals count from here.
-        self.pointer = input.devices.pointer;
+        self.asking.retain(|asking| *asking != viewer);
+        self.pointer = pointer;
         self.scrolled = [0; 2];
-        true
     }
 
     fn release_all(&mut self, actions: &mut Vec<Action>) {
@@ -316,7 +358,7 @@ mod tests {
         assert_eq!(controls.driver(), Some(TWO));
         assert_eq!(act(&mut controls, 20, ONE, &press(at(0, 0))), [], "the other has them");
         let mut actions = Vec::new();
-        controls.on_viewer_left(TWO, &mut actions);
+        controls.on_viewer_left(millis(25), TWO, &mut actions);
         assert_eq!(actions, [Action::Button { button: 1, pressed: false }], "what was held is let go");
         assert!(!act(&mut controls, 30, ONE, &press(at(0, 0))).is_empty());
         // A viewer who does nothing for long loses them.
@@ -324,6 +366,38 @@ mod tests {
         assert_eq!(act(&mut controls, 4_000, TWO, &press(at(0, 0))), []);
         assert!(!act(&mut controls, 6_000, TWO, &press(at(9_000, 0))).is_empty());
         assert_eq!(controls.driver(), Some(TWO));
+    }
+
+    #[test]
+    fn the_driver_hands_the_controls_to_whoever_asked_first() {
+        const THREE: Viewer = Viewer(3);
+        let mut controls = controls();
+        let down = input(Pointer::default(), &[key("KeyA", true)]);
+        let pressed = act(&mut controls, 0, ONE, &down);
+        assert!(!pressed.is_empty());
+        let mut actions = Vec::new();
+        for viewer in [ONE, TWO, THREE, TWO] {
+            controls.on_asked(millis(10), viewer, &mut actions);
+        }
+        assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO, THREE] });
+        controls.on_released(millis(20), TWO, &mut actions);
+        assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![THREE] }, "a request is withdrawn");
+        assert_eq!(actions, [], "asking does nothing to the program");
+        controls.on_released(millis(30), ONE, &mut actions);
+        assert_eq!(controls.standing(), Standing { driver: Some(THREE), asking: vec![] });
+        assert!(matches!(actions[..], [Action::Keyboard(Step::Key { pressed: false, .. })]), "{actions:?}");
+        assert_eq!(act(&mut controls, 40, ONE, &down), [], "the one who handed them on watches");
+        // Handed on to nobody, they are free; who asks for free controls or for those of an idle viewer has them at once.
+        controls.on_released(millis(50), THREE, &mut actions);
+        assert_eq!(controls.standing(), Standing::default());
+        controls.on_asked(millis(60), ONE, &mut actions);
+        controls.on_asked(millis(60), TWO, &mut actions);
+        assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO] });
+        controls.on_asked(millis(9_000), TWO, &mut actions);
+        assert_eq!(controls.standing(), Standing { driver: Some(TWO), asking: vec![] });
+        controls.on_asked(millis(9_010), ONE, &mut actions);
+        controls.on_viewer_left(millis(9_020), TWO, &mut actions);
+        assert_eq!(controls.standing().driver, Some(ONE), "who leaves hands them on as well");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use x11rb::wrapper::ConnectionExt as _;
 
 use crate::DisplayError;
 use crate::connection::{Display, XError};
-use crate::controls::{Action, BETWEEN_MOVES, Controls};
+use crate::controls::{Action, BETWEEN_MOVES, Controls, Standing};
 use crate::keyboard::{Keyboard, Keymap, Step};
 
 /// How long programs get to read a new keyboard map. Without a pause, they were seen to type other characters; with 5 ms, never.
@@ -28,9 +28,20 @@ pub(crate) enum Heard {
         viewer: Viewer,
         input: Box<ViewerInput>,
     },
-    Left(Viewer),
+    Left {
+        now: Time,
+        viewer: Viewer,
+    },
     /// The viewer hands the controls on.
-    Released(Viewer),
+    Released {
+        now: Time,
+        viewer: Viewer,
+    },
+    /// The viewer would like the controls.
+    Asked {
+        now: Time,
+        viewer: Viewer,
+    },
 }
 
 pub(crate) struct Injection {
@@ -52,9 +63,9 @@ impl Injection {
         Ok(Self { display, controls, captured, waiting: [0; 2], moved: None })
     }
 
-    /// Carries out what it hears until the source is gone.
-    pub(crate) fn run(mut self, heard: &Receiver<Heard>) -> Result<(), XError> {
-        let mut actions = Vec::new();
+    /// Carries out what it hears until the source is gone, and tells who has the controls whenever that changes.
+    pub(crate) fn run(mut self, heard: &Receiver<Heard>, tell: &dyn Fn(Standing)) -> Result<(), XError> {
+        let (mut actions, mut told) = (Vec::new(), Standing::default());
         loop {
             let next = match self.next_move() {
                 Some(wait) => heard.recv_timeout(wait),
@@ -63,8 +74,9 @@ impl Injection {
             self.controls.set_captured(self.captured.load(Ordering::Relaxed));
             match next {
                 Ok(Heard::Input { now, viewer, input }) => self.controls.on_input(now, viewer, &input, &mut actions),
-                Ok(Heard::Left(viewer)) => self.controls.on_viewer_left(viewer, &mut actions),
-                Ok(Heard::Released(viewer)) => self.controls.on_released(viewer, &mut actions),
+                Ok(Heard::Left { now, viewer }) => self.controls.on_viewer_left(now, viewer, &mut actions),
+                Ok(Heard::Released { now, viewer }) => self.controls.on_released(now, viewer, &mut actions),
+                Ok(Heard::Asked { now, viewer }) => self.controls.on_asked(now, viewer, &mut actions),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     self.controls.close(&mut actions);
@@ -72,6 +84,11 @@ impl Injection {
                 }
             }
             self.carry_out(&mut actions)?;
+            let standing = self.controls.standing();
+            if standing != told {
+                tell(standing.clone());
+                told = standing;
+            }
         }
     }
 

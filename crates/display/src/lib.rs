@@ -12,6 +12,7 @@ mod clipboard;
 mod connection;
 mod controls;
 mod cursor;
+mod host;
 mod injection;
 mod keyboard;
 mod layout;
@@ -38,6 +39,8 @@ pub enum DisplayError {
     Display { name: String, reason: String },
     #[error("the X display lacks the extension {0}, which is needed: use Xvfb (Debian: apt install xvfb)")]
     Extension(&'static str),
+    #[error("cannot open the socket for the program's sound: {0}. --sound off serves the program without sound")]
+    Sound(std::io::Error),
     #[error("cannot allocate shared memory for the pictures: {0}")]
     Memory(std::io::Error),
 }

@@ -12,10 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use nearlight_pulse::SoundServer;
 use nearlight_scene::{
-    Application, ApplicationMessage, Output, PictureSink, PushSource, SceneError, Viewer, ViewerInput,
+    Application, ApplicationMessage, Output, PictureSink, PushSource, SceneError, SoundFeed, Viewer, ViewerInput,
 };
-use nearlight_units::Time;
+use nearlight_sound::SoundBlock;
+use nearlight_units::{Span, Time};
 use nearlight_wire::CursorShape;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,8 +25,9 @@ use serde_json::{Value, json};
 use crate::DisplayError;
 use crate::capture::Capture;
 use crate::connection::{Bell, Place, Ringer, XError, bell};
+use crate::controls::Standing;
 use crate::injection::{Heard, Injection};
-use crate::specification::{Ending, ProgramOptions, Report, START};
+use crate::specification::{Ending, ProgramOptions, Report, SOUND_SOCKET, START};
 use crate::windows::{Order, Told, Windows};
 
 /// Outputs that wait for the studio, which takes them at once.
@@ -46,8 +49,10 @@ enum Wish {
     Activate(u32),
     /// Closes a window.
     Close(u32),
-    /// Hands the controls on: `null`.
+    /// Hands the controls on, or no longer wants them: `null`.
     Release(()),
+    /// Would like the controls: `null`.
+    Take(()),
 }
 
 /// A program on a display, as the studio sees it.
@@ -55,6 +60,7 @@ pub struct ProgramSource {
     name: String,
     size: (u16, u16),
     supervisor: Supervisor,
+    sound: Option<SoundServer>,
     parts: Option<Parts>,
     shared: Arc<Shared>,
     capture_bell: Ringer,
@@ -63,6 +69,19 @@ pub struct ProgramSource {
     orders: Option<Sender<Order>>,
     /// Who has been told how the pointer looks.
     greeted: BTreeSet<Viewer>,
+}
+
+/// What the program plays.
+struct Played(SoundServer);
+
+impl SoundFeed for Played {
+    fn next_block(&mut self) -> (SoundBlock, Span) {
+        self.0.next_block()
+    }
+
+    fn plays_unheard(&self) -> bool {
+        true
+    }
 }
 
 /// What a thread does until the source is gone.
@@ -105,6 +124,7 @@ struct Shared {
 struct State {
     pointer: (CursorShape, bool),
     windows: String,
+    standing: Standing,
     viewers: BTreeSet<Viewer>,
     outputs: VecDeque<(Viewer, Output)>,
 }
@@ -129,6 +149,16 @@ impl Shared {
         };
         let viewers: Vec<Viewer> = state.viewers.iter().copied().collect();
         state.put_out(viewers.into_iter().map(|viewer| (viewer, output.clone())));
+        drop(state);
+        self.ring();
+    }
+
+    /// Who has the controls, for each viewer as it concerns them.
+    fn tell_standing(&self, standing: Option<Standing>) {
+        let mut state = self.state();
+        state.standing = standing.unwrap_or_else(|| std::mem::take(&mut state.standing));
+        let told: Vec<_> = state.viewers.iter().map(|viewer| (*viewer, state.standing_for(*viewer))).collect();
+        state.put_out(told.into_iter());
         drop(state);
         self.ring();
     }
@@ -158,6 +188,18 @@ impl State {
     fn put_out(&mut self, outputs: impl Iterator<Item = (Viewer, Output)>) {
         let room = MOST_OUTPUTS.saturating_sub(self.outputs.len());
         self.outputs.extend(outputs.take(room));
+    }
+
+    fn standing_for(&self, viewer: Viewer) -> Output {
+        let Standing { driver, asking } = &self.standing;
+        let holder = driver.map(|driver| if driver == viewer { "you" } else { "other" });
+        let content = json!({
+            "holder": holder,
+            "asked": asking.contains(&viewer),
+            "wanted": holder == Some("you") && !asking.is_empty(),
+            "viewers": self.viewers.len(),
+        });
+        Output::Message(message(&for_page("controls", &content)))
     }
 }
 
@@ -191,14 +233,16 @@ impl ProgramSource {
         let mut reports = BufReader::new(reports.ok_or_else(lost)?);
         let line = serde_json::to_string(options).map_err(|error| DisplayError::Supervisor(error.into()))?;
         supervisor.say(&line).map_err(DisplayError::Supervisor)?;
-        let place = match &options.display {
-            Some(name) => Place::Named(name.clone()),
+        let (place, folder) = match &options.display {
+            Some(name) => (Place::Named(name.clone()), None),
             None => match next_report(&mut reports) {
-                Some(Report::Display { number, cookie }) => Place::Own { number, cookie },
+                Some(Report::Display { number, cookie, folder }) => (Place::Own { number, cookie }, Some(folder)),
                 Some(Report::Failed { reason }) => return Err(DisplayError::Program(reason)),
                 _ => return Err(DisplayError::Supervisor(std::io::Error::other("it ended without a reason"))),
             },
         };
+        let socket = folder.filter(|_| options.sound).map(|folder| folder.join(SOUND_SOCKET));
+        let sound = socket.map(|socket| SoundServer::bind(&socket)).transpose().map_err(DisplayError::Sound)?;
         let captured = Arc::new(AtomicBool::new(false));
         let (watched, closed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (capture_bell, hears_capture) = bell().map_err(DisplayError::Memory)?;
@@ -217,6 +261,7 @@ impl ProgramSource {
         let state = State {
             pointer: (CursorShape::Named("default".into()), false),
             windows: String::new(),
+            standing: Standing::default(),
             viewers: BTreeSet::new(),
             outputs: VecDeque::new(),
         };
@@ -232,6 +277,7 @@ impl ProgramSource {
             name,
             size: (width, height),
             supervisor,
+            sound,
             parts: Some(Parts { capture, windows, windows_bell: hears_windows, orders, injection, heard, reports }),
             shared: Arc::new(shared),
             capture_bell,
@@ -260,6 +306,11 @@ impl ProgramSource {
             let _ = orders.send(order);
             self.windows_bell.ring();
         }
+    }
+
+    /// Before the source has started, nobody has the controls.
+    fn now(&self) -> Time {
+        self.shared.sink.get().map_or(Time::ZERO, |sink| sink.now())
     }
 
     fn hear(&self, heard: Heard) {
@@ -320,6 +371,7 @@ impl Application for ProgramSource {
 
     fn on_viewer_joined(&mut self, _now: Time, viewer: Viewer) {
         self.shared.state().viewers.insert(viewer);
+        self.shared.tell_standing(None);
     }
 
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
@@ -329,7 +381,8 @@ impl Application for ProgramSource {
             let (cursor, captured) = state.pointer.clone();
             let program = message(&for_page("program", &self.shared.name.clone().into()));
             let windows = (!state.windows.is_empty()).then(|| Output::Message(message(&state.windows)));
-            let outputs = [Output::Message(program), Output::Pointer { cursor, captured }];
+            let standing = state.standing_for(viewer);
+            let outputs = [Output::Message(program), Output::Pointer { cursor, captured }, standing];
             state.put_out(outputs.into_iter().chain(windows).map(|output| (viewer, output)));
         }
         self.hear(Heard::Input { now, viewer, input: Box::new(input.clone()) });
@@ -338,14 +391,16 @@ impl Application for ProgramSource {
     fn on_viewer_left(&mut self, viewer: Viewer) {
         self.shared.state().viewers.remove(&viewer);
         self.greeted.remove(&viewer);
-        self.hear(Heard::Left(viewer));
+        self.shared.tell_standing(None);
+        self.hear(Heard::Left { now: self.now(), viewer });
     }
 
-    fn on_message(&mut self, _now: Time, viewer: Viewer, message: ApplicationMessage) {
+    fn on_message(&mut self, now: Time, viewer: Viewer, message: ApplicationMessage) {
         match serde_json::from_slice(&message.data).map(|Request { display }| display) {
             Ok(Wish::Activate(window)) => self.order(Order::Activate(window)),
             Ok(Wish::Close(window)) => self.order(Order::Close(window)),
-            Ok(Wish::Release(())) => self.hear(Heard::Released(viewer)),
+            Ok(Wish::Release(())) => self.hear(Heard::Released { now, viewer }),
+            Ok(Wish::Take(())) => self.hear(Heard::Asked { now, viewer }),
             Err(error) => tracing::debug!(viewer = viewer.0, %error, "a message that is none for a display"),
         }
     }
@@ -378,7 +433,10 @@ impl PushSource for ProgramSource {
             Box::new(move |shared: &Shared| windows.run(&windows_bell, &orders, &|told| shared.on_told(told))),
         )?;
         spawn("capture", Box::new(move |_: &Shared| capture.run(sink.as_ref())))?;
-        spawn("injection", Box::new(move |_: &Shared| injection.run(&heard)))?;
+        spawn(
+            "injection",
+            Box::new(move |shared: &Shared| injection.run(&heard, &|standing| shared.tell_standing(Some(standing)))),
+        )?;
         spawn(
             "program",
             Box::new(move |shared: &Shared| {
@@ -387,6 +445,17 @@ impl PushSource for ProgramSource {
             }),
         )?;
         self.supervisor.say(START)
+    }
+
+    fn sound(&mut self) -> Option<Box<dyn SoundFeed>> {
+        let mut server = self.sound.take()?;
+        match server.start() {
+            Ok(()) => Some(Box::new(Played(server))),
+            Err(error) => {
+                tracing::error!(%error, "the program stays without sound");
+                None
+            }
+        }
     }
 
     fn set_watched(&mut self, watched: bool) {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroU8;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ pub struct ProgramOptions {
     /// The user that the program runs as; none: `nobody` where the server was started by root, else the server's own.
     pub user: Option<String>,
     pub cpu_share: Option<CpuShare>,
+    /// Viewers hear what it plays. On an existing display, programs play where they always do.
+    pub sound: bool,
 }
 
 /// When to start a program again that has ended.
@@ -125,8 +128,8 @@ fn signal_name(signal: u8) -> &'static str {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The X server answers at this display for this cookie.
-    Display { number: u32, cookie: Vec<u8> },
+    /// The X server answers at this display for this cookie. The program reaches the sockets in the folder.
+    Display { number: u32, cookie: Vec<u8>, folder: PathBuf },
     /// The program runs; `how` describes its sandbox, for people.
     Started { how: String },
     /// A line of the program's standard output or error.
@@ -136,6 +139,9 @@ pub(crate) enum Report {
     /// It cannot be run.
     Failed { reason: String },
 }
+
+/// The sound server's socket, in the folder that the program reaches.
+pub(crate) const SOUND_SOCKET: &str = "pulse";
 
 /// What starts the program once its windows are managed. The end of the supervisor's standard input ends everything.
 pub(crate) const START: &str = "start";

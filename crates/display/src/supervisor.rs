@@ -6,8 +6,8 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, chown};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
+use crate::host::{Identity, authority, descendants, find_program, identity, limit_by_cgroup, pid, random};
 use crate::sandbox::{self, EMPTY_HOME, Needs, RUNTIME_FOLDER, Sandbox};
-use crate::specification::{Ending, ProgramOptions, Report, START};
+use crate::specification::{Ending, ProgramOptions, Report, SOUND_SOCKET, START};
 
 /// How often it looks for children that have ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -82,15 +83,6 @@ enum News {
     Start,
     Close,
     Line(String),
-}
-
-/// A user of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Identity {
-    name: String,
-    user: u32,
-    group: u32,
-    home: PathBuf,
 }
 
 struct XServer {
@@ -280,7 +272,7 @@ impl Supervisor {
         let socket = PathBuf::from(format!("/tmp/.X11-unix/X{number}"));
         let display = OsString::from(format!(":{number}"));
         let x = XServer { process, display, cookie_file: Some(cookie_file), socket: Some(socket) };
-        Ok((x, Some(Report::Display { number, cookie })))
+        Ok((x, Some(Report::Display { number, cookie, folder })))
     }
 
     fn start_program(&self) -> Result<(Option<Pid>, String), String> {
@@ -299,7 +291,8 @@ impl Supervisor {
                 "no sandbox (--program-sandbox off)".to_owned()
             }
             sandbox => {
-                let sockets: Vec<PathBuf> = x.socket.iter().chain(&x.cookie_file).cloned().collect();
+                let sound = self.sound_socket();
+                let sockets: Vec<PathBuf> = x.socket.iter().chain(&x.cookie_file).chain(&sound).cloned().collect();
                 let needs =
                     Needs { sandbox, network, home: &home, directory: &directory, program: &file, sockets: &sockets };
                 command.arg("bwrap").args(sandbox::arguments(&needs));
@@ -342,6 +335,9 @@ impl Supervisor {
         if let Some(file) = &x.cookie_file {
             command.env("XAUTHORITY", file);
         }
+        if let Some(socket) = self.sound_socket() {
+            command.env("PULSE_SERVER", format!("unix:{}", socket.display()));
+        }
         let home = if self.options.sandbox == Sandbox::Strict { PathBuf::from(EMPTY_HOME) } else { self.home() };
         command.env("HOME", home);
         if let Some(identity) = &self.identity {
@@ -351,6 +347,11 @@ impl Supervisor {
             // Settings are kept by a service that the program does not have.
             command.env("XDG_RUNTIME_DIR", RUNTIME_FOLDER).env("GSETTINGS_BACKEND", "memory");
         }
+    }
+
+    /// Where the server takes what the program plays; the server has opened it by now.
+    fn sound_socket(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.join(SOUND_SOCKET)).filter(|socket| socket.exists())
     }
 
     /// The program's niceness, and words about its share of the processors.
@@ -403,7 +404,7 @@ impl Supervisor {
                 Err(RecvTimeoutError::Timeout) => ran += LOOK,
             }
             ended = self.reap(process)?.or(ended);
-            let others = || Self::descendants().iter().any(|(child, _)| Some(*child) != self.x_process());
+            let others = || descendants().iter().any(|(child, _)| Some(*child) != self.x_process());
             if let Some(ending) = ended.filter(|_| !others()) {
                 return Ok(Some((ending, ran)));
             }
@@ -429,38 +430,19 @@ impl Supervisor {
         Ok(ended)
     }
 
-    /// All processes below this one, parents first, and whether they are zombies.
-    fn descendants() -> Vec<(Pid, bool)> {
-        let own = std::process::id();
-        let processes: Vec<(u32, u32, bool)> = std::fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| parent_of(entry.ok()?.file_name().to_str()?.parse().ok()?))
-            .collect();
-        let mut family = vec![(own, false)];
-        let mut next = 0;
-        while let Some((parent, _)) = family.get(next).copied() {
-            family.extend(
-                processes.iter().filter(|(_, of, _)| *of == parent).map(|(child, _, zombie)| (*child, *zombie)),
-            );
-            next += 1;
-        }
-        family.into_iter().skip(1).filter_map(|(child, zombie)| Some((pid(child)?, zombie))).collect()
-    }
-
     /// Asks everything to end, then kills it, the X server last.
     fn end_all(&mut self) {
         let x = self.x_process();
         let program = |all: Vec<(Pid, bool)>| {
             all.into_iter().filter(move |(child, zombie)| Some(*child) != x && !zombie).collect::<Vec<_>>()
         };
-        for (child, _) in program(Self::descendants()) {
+        for (child, _) in program(descendants()) {
             let _ = kill_process(child, Signal::TERM);
         }
         let mut waited = Duration::ZERO;
         loop {
             let _ = self.reap(None);
-            let left = program(Self::descendants());
+            let left = program(descendants());
             if left.is_empty() || waited >= END_LIMIT * 3 {
                 break;
             }
@@ -507,123 +489,5 @@ fn report(report: &Report) {
     if let Ok(line) = serde_json::to_string(report) {
         let mut output = io::stdout().lock();
         let _ = writeln!(output, "{line}").and_then(|()| output.flush());
-    }
-}
-
-fn pid(number: u32) -> Option<Pid> {
-    Pid::from_raw(number as i32)
-}
-
-/// A process' number, its parent's, and whether it has ended.
-fn parent_of(process: u32) -> Option<(u32, u32, bool)> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, in parentheses, may contain anything.
-    let mut fields = status.rsplit_once(')')?.1.split_whitespace();
-    let zombie = fields.next()? == "Z";
-    Some((process, fields.next()?.parse().ok()?, zombie))
-}
-
-/// The file of a program, found in `PATH` as a shell finds it.
-fn find_program(name: &OsStr) -> Option<PathBuf> {
-    let runs = |file: &Path| file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
-    if name.as_bytes().contains(&b'/') {
-        return std::path::absolute(name).ok().filter(|file| runs(file));
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    // Debian's games are in a folder of their own that is not in root's path.
-    let games = [PathBuf::from("/usr/games"), PathBuf::from("/usr/local/games")];
-    std::env::split_paths(&folders).chain(games).map(|folder| folder.join(name)).find(|file| runs(file))
-}
-
-/// Whom the program runs as: never as root unless the owner says so.
-fn identity(wanted: Option<&str>) -> Result<Option<Identity>, String> {
-    let root = rustix::process::geteuid().is_root();
-    let name = match (wanted, root) {
-        (Some(name), true) => name,
-        (Some(name), false) => {
-            return Err(format!("--program-user {name}: only root can run programs as another user"));
-        }
-        (None, true) => "nobody",
-        (None, false) => return Ok(None),
-    };
-    let users = std::fs::read_to_string("/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
-    let found = user_in(&users, name).ok_or_else(|| format!("this machine has no user {name}"))?;
-    Ok(Some(found))
-}
-
-/// Finds a user in the text of `/etc/passwd`.
-fn user_in(users: &str, name: &str) -> Option<Identity> {
-    users.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        let [found, _, user, group, _, home, ..] = fields[..] else { return None };
-        (found == name).then_some(())?;
-        Some(Identity { name: name.into(), user: user.parse().ok()?, group: group.parse().ok()?, home: home.into() })
-    })
-}
-
-/// A file as `xauth` writes it, with one cookie for any display (`FamilyWild`).
-fn authority(cookie: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0xff, 0xff];
-    for field in [&b""[..], b"", b"MIT-MAGIC-COOKIE-1", cookie] {
-        bytes.extend_from_slice(&(field.len() as u16).to_be_bytes());
-        bytes.extend_from_slice(field);
-    }
-    bytes
-}
-
-fn random(count: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; count];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Moves this process, and with it what it starts, into a control group (version 2) with this share of all processors.
-fn limit_by_cgroup(percent: u8) -> io::Result<()> {
-    const PERIOD: usize = 100_000;
-    let own = std::fs::read_to_string("/proc/self/cgroup")?;
-    let path =
-        own.lines().find_map(|line| line.strip_prefix("0::/")).ok_or_else(|| io::Error::other("no cgroup v2"))?;
-    let parent = Path::new("/sys/fs/cgroup").join(path);
-    let group = parent.join(format!("nearlight-{}", std::process::id()));
-    if path.contains("/nearlight-") || path.starts_with("nearlight-") {
-        return Ok(());
-    }
-    std::fs::create_dir(&group)?;
-    let quota = thread::available_parallelism().map_or(1, usize::from) * PERIOD * usize::from(percent) / 100;
-    let done = std::fs::write(group.join("cpu.max"), format!("{quota} {PERIOD}"))
-        .and_then(|()| std::fs::write(group.join("cgroup.procs"), std::process::id().to_string()));
-    if done.is_err() {
-        let _ = std::fs::remove_dir(&group);
-    }
-    done
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn users_are_found_by_their_whole_name() {
-        let users = "root:x:0:0:root:/root:/bin/bash\nnobody2:x:7:7::/:\nnobody:x:65534:65533:nobody:/nonexistent:/usr/sbin/nologin\nbroken";
-        let found = user_in(users, "nobody").expect("there");
-        assert_eq!((found.user, found.group, found.home.to_str()), (65_534, 65_533, Some("/nonexistent")));
-        assert_eq!(user_in(users, "broken"), None);
-    }
-
-    #[test]
-    fn a_cookie_is_valid_for_every_display() {
-        let bytes = authority(&[7; 16]);
-        assert_eq!(&bytes[..8], &[0xff, 0xff, 0, 0, 0, 0, 0, 18]);
-        assert_eq!(bytes.len(), 2 + 2 + 2 + 2 + 18 + 2 + 16);
-    }
-
-    #[test]
-    fn programs_are_found_as_a_shell_finds_them() {
-        assert_eq!(
-            find_program("sh".as_ref()).and_then(|file| file.file_name().map(ToOwned::to_owned)),
-            Some("sh".into())
-        );
-        assert_eq!(find_program("/etc/passwd".as_ref()), None, "not executable");
-        assert_eq!(find_program("no-such-program-here".as_ref()), None);
     }
 }

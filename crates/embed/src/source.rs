@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nearlight_scene::{
-    Application, ApplicationMessage, DevicesDescription, Output, PictureSink, PushSource, Viewer, ViewerDisplay,
-    ViewerInput,
+    Application, ApplicationMessage, DevicesDescription, Output, PictureSink, PushSource, SoundFeed, Viewer,
+    ViewerDisplay, ViewerInput,
 };
 use nearlight_sound::{Converter, Feed};
 use nearlight_units::Time;
@@ -159,7 +159,7 @@ impl PushSource for Program {
         self.shared.watched.store(watched, Ordering::Relaxed);
     }
 
-    fn sound(&self) -> Option<Arc<Mutex<Feed>>> {
-        self.shared.sound.as_ref().map(|sound| Arc::clone(&sound.feed))
+    fn sound(&mut self) -> Option<Box<dyn SoundFeed>> {
+        self.shared.sound.as_ref().map(|sound| Box::new(Arc::clone(&sound.feed)) as Box<dyn SoundFeed>)
     }
 }

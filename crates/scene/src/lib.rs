@@ -21,7 +21,7 @@ mod world;
 
 pub use card::{PacedTestCard, TestCard};
 pub use open::{OpenOptions, Opened, SourceKind, open};
-pub use push::{Area, Damage, PictureSink, Planes, PlanesContent, PushSource, SubmittedPicture};
+pub use push::{Area, Damage, PictureSink, Planes, PlanesContent, PushSource, SoundFeed, SubmittedPicture};
 pub use render::{AdapterSummary, Backend, Drawn, list_adapters};
 pub use rendered::{START, WorldSource};
 pub use sustain::{PictureRequest, choose_size, of_coding};

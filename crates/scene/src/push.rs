@@ -4,10 +4,10 @@
 //! Unchanged content is not submitted. All viewers get the same pictures.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nearlight_sound::Feed;
+use nearlight_sound::{Feed, SoundBlock};
 use nearlight_units::{Span, Time};
 use nearlight_wire::View;
 
@@ -95,6 +95,30 @@ pub trait PictureSink: Send + Sync {
     fn on_failed(&self, error: SceneError);
 }
 
+/// Sound that a source makes itself: the same for all listeners.
+pub trait SoundFeed: Send {
+    /// The next ten milliseconds, and how long their sound has waited for being taken.
+    fn next_block(&mut self) -> (SoundBlock, Span);
+
+    /// The first listener comes, and wants nothing that was submitted for nobody.
+    fn on_first_listener(&mut self) {}
+
+    /// Whether blocks are to be taken every ten milliseconds even while nobody listens: programs wait until what they play has been played.
+    fn plays_unheard(&self) -> bool {
+        false
+    }
+}
+
+impl SoundFeed for Arc<Mutex<Feed>> {
+    fn next_block(&mut self) -> (SoundBlock, Span) {
+        self.lock().unwrap_or_else(PoisonError::into_inner).next_block()
+    }
+
+    fn on_first_listener(&mut self) {
+        self.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
 /// A source that paces itself. Its pictures are the same for all viewers.
 pub trait PushSource: Application {
     /// Starts submitting pictures to `sink` while there are viewers. Called once, before anything below.
@@ -103,9 +127,9 @@ pub trait PushSource: Application {
     /// Whether there are viewers; without viewers a source may stop rendering.
     fn set_watched(&mut self, watched: bool);
 
-    /// The sound that it submits itself, in place of [`Application::poll_cues`]; none for a source without one. Called once, before
+    /// The sound that it makes itself, in place of [`Application::poll_cues`]; none for a source without one. Called once, before
     /// [`PushSource::start`].
-    fn sound(&self) -> Option<Arc<Mutex<Feed>>> {
+    fn sound(&mut self) -> Option<Box<dyn SoundFeed>> {
         None
     }
 }

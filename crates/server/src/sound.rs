@@ -1,18 +1,18 @@
 //! One thread that renders the world's sound for every listener: ten milliseconds at a time, on the server's clock.
 //!
 //! The studio, whose pictures take longer than that, passes on the world's sounds ([`Cues`]) after each step of the world. A strike is
-//! heard from the next block on; a hum moves gradually from its previous place. The sound of a program that submits its own ([`Feed`]) is the
-//! same for all listeners.
+//! heard from the next block on; a hum moves gradually from its previous place. The sound of a program that makes its own ([`SoundFeed`])
+//! is the same for all listeners.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use nearlight_net::Clock;
+use nearlight_scene::SoundFeed;
 use nearlight_session::SoundPacket;
-use nearlight_sound::{Cues, Ears, Feed, OpusError, Room, SoundBlock, SoundEncoder};
+use nearlight_sound::{Cues, Ears, OpusError, Room, SoundBlock, SoundEncoder};
 use nearlight_units::{BlockId, Span, Time};
 use nearlight_wire::BLOCK;
 
@@ -34,8 +34,8 @@ pub(crate) struct Mixer {
 }
 
 impl Mixer {
-    /// With the sound of the world, or of a program that submits its own.
-    pub(crate) fn start(clock: Clock, feed: Option<Arc<Mutex<Feed>>>) -> std::io::Result<Self> {
+    /// With the sound of the world, or of a program that makes its own.
+    pub(crate) fn start(clock: Clock, feed: Option<Box<dyn SoundFeed>>) -> std::io::Result<Self> {
         let (news, arrivals) = channel();
         let origin = feed.map_or_else(|| Origin::World(Box::default()), Origin::Program);
         let stage = Stage { clock, origin, listeners: Vec::new() };
@@ -58,7 +58,7 @@ impl Mixer {
 /// Where sound comes from.
 enum Origin {
     World(Box<Room>),
-    Program(Arc<Mutex<Feed>>),
+    Program(Box<dyn SoundFeed>),
 }
 
 /// A block for all listeners.
@@ -81,7 +81,7 @@ impl Origin {
                 NextBlock::Room(room)
             }
             Self::Program(feed) => {
-                let (block, delay) = feed.lock().unwrap_or_else(PoisonError::into_inner).next_block();
+                let (block, delay) = feed.next_block();
                 NextBlock::Block(block, delay)
             }
         }
@@ -94,10 +94,15 @@ impl Origin {
     }
 
     /// The first listener comes, and wants nothing that was submitted for nobody.
-    fn on_first_listener(&self) {
+    fn on_first_listener(&mut self) {
         if let Self::Program(feed) = self {
-            feed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            feed.on_first_listener();
         }
+    }
+
+    /// Whether it goes on without listeners.
+    fn plays_unheard(&self) -> bool {
+        matches!(self, Self::Program(feed) if feed.plays_unheard())
     }
 }
 
@@ -136,7 +141,7 @@ impl Stage {
     fn run(mut self, arrivals: &Receiver<News>) {
         let mut next = BlockId(0);
         loop {
-            if self.listeners.is_empty() {
+            if self.listeners.is_empty() && !self.origin.plays_unheard() {
                 // Without listeners the thread sleeps.
                 let Ok(news) = arrivals.recv() else { return };
                 self.on_news(news);

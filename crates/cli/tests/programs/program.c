@@ -1,0 +1,89 @@
+/* A program that knows nothing of streaming, for the tests of served programs. It uses SDL 2, whose library it asks the dynamic linker for;
+ * no headers beyond C's are needed. The first argument says what it is:
+ *
+ * relative  captures the pointer, and prints the sum of all movement whenever a key is released
+ * stripes   draws by OpenGL as fast as it can, each picture of one grey in horizontal bands drawn one after the other
+ * dialog    opens a message box over its window, and prints how it was closed and the keys that its window gets afterwards */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The beginnings of SDL_Event's members that are used (SDL 2's application binary interface, which does not change). */
+typedef union {
+  unsigned type;
+  struct { unsigned type, time, window; unsigned char state, repeat, unused[2]; int scancode; } key;
+  struct { unsigned type, time, window, which, state; int x, y, right, down; } motion;
+  char room[128];
+} Event;
+enum { QUIT = 0x100, KEY_DOWN = 0x300, KEY_UP = 0x301, MOTION = 0x400 };
+
+static void *library;
+static void *known(const char *name) {
+  void *found = dlsym(library, name);
+  if (!found) { fprintf(stderr, "SDL 2 lacks %s\n", name); exit(3); }
+  return found;
+}
+#define SDL(result, name, ...) ((result (*)(__VA_ARGS__))known("SDL_" #name))
+
+static void relative(void) {
+  Event event;
+  long right = 0, down = 0, moves = 0;
+  if (SDL(int, SetRelativeMouseMode, int)(1)) { fprintf(stderr, "no relative mode\n"); exit(3); }
+  printf("captured\n");
+  while (SDL(int, WaitEvent, Event *)(&event)) {
+    if (event.type == MOTION) { right += event.motion.right; down += event.motion.down; moves++; }
+    if (event.type == KEY_UP) printf("moved %ld %ld in %ld moves\n", right, down, moves);
+    if (event.type == QUIT) return;
+  }
+}
+
+static void stripes(void *window) {
+  void *(*find)(const char *) = SDL(void *, GL_GetProcAddress, const char *);
+  Event event;
+  int width = 0, height = 0;
+  if (!SDL(void *, GL_CreateContext, void *)(window)) { fprintf(stderr, "no OpenGL\n"); exit(3); }
+  SDL(int, GL_SetSwapInterval, int)(0);
+  void (*enable)(unsigned) = find("glEnable");
+  void (*scissor)(int, int, int, int) = find("glScissor");
+  void (*colour)(float, float, float, float) = find("glClearColor");
+  void (*clear)(unsigned) = find("glClear");
+  enable(0x0c11 /* GL_SCISSOR_TEST */);
+  for (unsigned frame = 0;; frame++) {
+    while (SDL(int, PollEvent, Event *)(&event)) if (event.type == QUIT) return;
+    SDL(void, GL_GetDrawableSize, void *, int *, int *)(window, &width, &height);
+    /* Neighbours differ by much. */
+    float grey = (float)(frame * 37 % 256) / 255;
+    colour(grey, grey, grey, 1);
+    for (int band = 0; band < 8; band++) {
+      scissor(0, height * band / 8, width, height / 8 + 1);
+      clear(0x4000 /* GL_COLOR_BUFFER_BIT */);
+    }
+    SDL(void, GL_SwapWindow, void *)(window);
+  }
+}
+
+static void dialog(void *window) {
+  Event event;
+  while (SDL(int, WaitEventTimeout, Event *, int)(&event, 300)) {}
+  int failed = SDL(int, ShowSimpleMessageBox, unsigned, const char *, const char *, void *)(0x40, "Question", "Well?", window);
+  printf(failed ? "no dialog\n" : "closed\n");
+  while (SDL(int, WaitEvent, Event *)(&event)) {
+    if (event.type == KEY_DOWN) printf("key %d\n", event.key.scancode);
+    if (event.type == QUIT) return;
+  }
+}
+
+int main(int count, char **words) {
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  library = dlopen("libSDL2-2.0.so.0", RTLD_NOW);
+  if (!library || count < 2) { fprintf(stderr, "SDL 2 is missing\n"); return 3; }
+  if (SDL(int, Init, unsigned)(0x20 /* video */)) { fprintf(stderr, "%s\n", SDL(const char *, GetError, void)()); return 3; }
+  unsigned kind = strcmp(words[1], "stripes") ? 0 : 2; /* SDL_WINDOW_OPENGL */
+  void *window = SDL(void *, CreateWindow, const char *, int, int, int, int, unsigned)(words[1], 0, 0, 320, 240, kind | 0x20 /* resizable */);
+  if (!window) { fprintf(stderr, "%s\n", SDL(const char *, GetError, void)()); return 3; }
+  if (!strcmp(words[1], "relative")) relative();
+  else if (kind) stripes(window);
+  else dialog(window);
+  return 0;
+}

@@ -1,0 +1,154 @@
+//! The machine that programs are started on: its users and processes, where its programs are, control groups, cookies.
+
+use std::ffi::OsStr;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::process::Pid;
+
+/// A user of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    pub(crate) home: PathBuf,
+}
+
+/// All processes below this one, parents first, and whether they are zombies.
+pub(crate) fn descendants() -> Vec<(Pid, bool)> {
+    let own = std::process::id();
+    let processes: Vec<(u32, u32, bool)> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| parent_of(entry.ok()?.file_name().to_str()?.parse().ok()?))
+        .collect();
+    let mut family = vec![(own, false)];
+    let mut next = 0;
+    while let Some((parent, _)) = family.get(next).copied() {
+        family.extend(processes.iter().filter(|(_, of, _)| *of == parent).map(|(child, _, zombie)| (*child, *zombie)));
+        next += 1;
+    }
+    family.into_iter().skip(1).filter_map(|(child, zombie)| Some((pid(child)?, zombie))).collect()
+}
+
+pub(crate) fn pid(number: u32) -> Option<Pid> {
+    Pid::from_raw(number as i32)
+}
+
+/// A process' number, its parent's, and whether it has ended.
+fn parent_of(process: u32) -> Option<(u32, u32, bool)> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may contain anything.
+    let mut fields = status.rsplit_once(')')?.1.split_whitespace();
+    let zombie = fields.next()? == "Z";
+    Some((process, fields.next()?.parse().ok()?, zombie))
+}
+
+/// The file of a program, found in `PATH` as a shell finds it.
+pub(crate) fn find_program(name: &OsStr) -> Option<PathBuf> {
+    let runs = |file: &Path| file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
+    if name.as_bytes().contains(&b'/') {
+        return std::path::absolute(name).ok().filter(|file| runs(file));
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    // Debian's games are in a folder of their own that is not in root's path.
+    let games = [PathBuf::from("/usr/games"), PathBuf::from("/usr/local/games")];
+    std::env::split_paths(&folders).chain(games).map(|folder| folder.join(name)).find(|file| runs(file))
+}
+
+/// Whom the program runs as: never as root unless the owner says so.
+pub(crate) fn identity(wanted: Option<&str>) -> Result<Option<Identity>, String> {
+    let root = rustix::process::geteuid().is_root();
+    let name = match (wanted, root) {
+        (Some(name), true) => name,
+        (Some(name), false) => {
+            return Err(format!("--program-user {name}: only root can run programs as another user"));
+        }
+        (None, true) => "nobody",
+        (None, false) => return Ok(None),
+    };
+    let users = std::fs::read_to_string("/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
+    let found = user_in(&users, name).ok_or_else(|| format!("this machine has no user {name}"))?;
+    Ok(Some(found))
+}
+
+/// Finds a user in the text of `/etc/passwd`.
+fn user_in(users: &str, name: &str) -> Option<Identity> {
+    users.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [found, _, user, group, _, home, ..] = fields[..] else { return None };
+        (found == name).then_some(())?;
+        Some(Identity { name: name.into(), user: user.parse().ok()?, group: group.parse().ok()?, home: home.into() })
+    })
+}
+
+/// A file as `xauth` writes it, with one cookie for any display (`FamilyWild`).
+pub(crate) fn authority(cookie: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0xff, 0xff];
+    for field in [&b""[..], b"", b"MIT-MAGIC-COOKIE-1", cookie] {
+        bytes.extend_from_slice(&(field.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(field);
+    }
+    bytes
+}
+
+pub(crate) fn random(count: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; count];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Moves this process, and with it what it starts, into a control group (version 2) with this share of all processors.
+pub(crate) fn limit_by_cgroup(percent: u8) -> io::Result<()> {
+    const PERIOD: usize = 100_000;
+    let own = std::fs::read_to_string("/proc/self/cgroup")?;
+    let path =
+        own.lines().find_map(|line| line.strip_prefix("0::/")).ok_or_else(|| io::Error::other("no cgroup v2"))?;
+    let parent = Path::new("/sys/fs/cgroup").join(path);
+    let group = parent.join(format!("nearlight-{}", std::process::id()));
+    if path.contains("/nearlight-") || path.starts_with("nearlight-") {
+        return Ok(());
+    }
+    std::fs::create_dir(&group)?;
+    let quota = thread::available_parallelism().map_or(1, usize::from) * PERIOD * usize::from(percent) / 100;
+    let done = std::fs::write(group.join("cpu.max"), format!("{quota} {PERIOD}"))
+        .and_then(|()| std::fs::write(group.join("cgroup.procs"), std::process::id().to_string()));
+    if done.is_err() {
+        let _ = std::fs::remove_dir(&group);
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_their_whole_name() {
+        let users = "root:x:0:0:root:/root:/bin/bash\nnobody2:x:7:7::/:\nnobody:x:65534:65533:nobody:/nonexistent:/usr/sbin/nologin\nbroken";
+        let found = user_in(users, "nobody").expect("there");
+        assert_eq!((found.user, found.group, found.home.to_str()), (65_534, 65_533, Some("/nonexistent")));
+        assert_eq!(user_in(users, "broken"), None);
+    }
+
+    #[test]
+    fn a_cookie_is_valid_for_every_display() {
+        let bytes = authority(&[7; 16]);
+        assert_eq!(&bytes[..8], &[0xff, 0xff, 0, 0, 0, 0, 0, 18]);
+        assert_eq!(bytes.len(), 2 + 2 + 2 + 2 + 18 + 2 + 16);
+    }
+
+    #[test]
+    fn programs_are_found_as_a_shell_finds_them() {
+        assert_eq!(
+            find_program("sh".as_ref()).and_then(|file| file.file_name().map(ToOwned::to_owned)),
+            Some("sh".into())
+        );
+        assert_eq!(find_program("/etc/passwd".as_ref()), None, "not executable");
+        assert_eq!(find_program("no-such-program-here".as_ref()), None);
+    }
+}

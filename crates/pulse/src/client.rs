@@ -1,0 +1,307 @@
+//! One client's conversation: commands in, replies out, without IO.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io::Cursor;
+
+use nearlight_sound::SoundBlock;
+use nearlight_units::Span;
+use nearlight_wire::SOUND_RATE;
+use pulseaudio::protocol::{
+    AuthReply, ChannelMap, ChannelVolume, ClientInfoList, Command, CommandReply, CreatePlaybackStreamReply,
+    DESCRIPTOR_SIZE, FormatEncoding, FormatInfo, LookupReply, MAX_VERSION, MIN_VERSION, PlaybackLatency,
+    PlaybackStreamParams, ProtocolError, PulseError, Request, SampleFormat, SampleSpec, ServerInfo, SetClientNameReply,
+    SetPlaybackStreamBufferAttrReply, SinkInfo, SourceInfo, StatInfo, Underflow, read_descriptor, write_ack_message,
+    write_command_message, write_error, write_reply_message,
+};
+
+use crate::stream::{MOST_WAITING, Stream};
+use crate::tags;
+
+/// Streams that a client may have at a time.
+const MOST_STREAMS: usize = 8;
+/// Bytes of a command: names and properties, of which one may have 64 KiB.
+const MOST_COMMAND: usize = 256 * 1_024;
+const SINK: &std::ffi::CStr = c"nearlight";
+const SOURCE: &std::ffi::CStr = c"nearlight.monitor";
+/// What a client is told of the time from its buffer to the ear, in microseconds: a block, its packet, and a usual network.
+const LATENCY: u64 = 40_000;
+/// Channels that are none: messages.
+const NO_CHANNEL: u32 = u32::MAX;
+
+/// A client and what it plays.
+#[derive(Default)]
+pub(crate) struct Client {
+    number: u32,
+    version: u16,
+    authenticated: bool,
+    streams: BTreeMap<u32, Stream>,
+    next_stream: u32,
+    received: Vec<u8>,
+    replies: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn new(number: u32) -> Self {
+        Self { number, version: MIN_VERSION, ..Self::default() }
+    }
+
+    /// Takes what the client has sent. After an error there is nothing more to say to it.
+    pub(crate) fn on_bytes(&mut self, bytes: &[u8]) -> Result<(), ProtocolError> {
+        self.received.extend_from_slice(bytes);
+        let mut done = 0;
+        while let Some(header) = self.received.get(done..done + DESCRIPTOR_SIZE) {
+            let descriptor = read_descriptor(&mut &*header)?;
+            let length = descriptor.length as usize;
+            let most = if descriptor.channel == NO_CHANNEL { MOST_COMMAND } else { MOST_WAITING };
+            if length > most {
+                return Err(ProtocolError::Invalid(format!("a message of {length} bytes")));
+            }
+            let begin = done + DESCRIPTOR_SIZE;
+            let Some(payload) = self.received.get(begin..begin + length).map(<[u8]>::to_vec) else { break };
+            done = begin + length;
+            if descriptor.channel == NO_CHANNEL {
+                self.on_message(&payload)?;
+            } else {
+                self.on_samples(descriptor.channel, &payload)?;
+            }
+        }
+        self.received.drain(..done);
+        Ok(())
+    }
+
+    /// What to send to it; the sender removes what has been sent.
+    pub(crate) fn replies(&mut self) -> &mut Vec<u8> {
+        &mut self.replies
+    }
+
+    /// Adds the next ten milliseconds of all its streams. Returns how long what has waited longest has waited.
+    pub(crate) fn mix(&mut self, block: &mut SoundBlock) -> Span {
+        let (mut drained, mut waited) = (Vec::new(), Span::ZERO);
+        for (channel, stream) in &mut self.streams {
+            let (channel, played) = (*channel, stream.mix(block));
+            let mut tell = |command| write_command_message(&mut self.replies, NO_CHANNEL, &command, self.version);
+            // Writing into memory does not fail.
+            if played.wanted > 0 {
+                let _ = tell(Command::Request(Request { channel, length: played.wanted }));
+            }
+            if played.starved {
+                let offset = stream.position().1 as i64;
+                let _ = tell(Command::Underflow(Underflow { channel, offset }));
+            }
+            drained.extend(played.drained);
+            waited = waited.max(played.waited);
+        }
+        for request in drained {
+            let _ = write_ack_message(&mut self.replies, request);
+        }
+        waited
+    }
+
+    fn on_samples(&mut self, channel: u32, bytes: &[u8]) -> Result<(), ProtocolError> {
+        // A stream that was just deleted may still get some.
+        let Some(stream) = self.streams.get_mut(&channel) else { return Ok(()) };
+        let (lost, begins) = stream.on_bytes(bytes);
+        if lost > 0 {
+            write_command_message(&mut self.replies, NO_CHANNEL, &Command::Overflow(channel), self.version)?;
+        }
+        if begins {
+            write_command_message(&mut self.replies, NO_CHANNEL, &Command::Started(channel), self.version)?;
+        }
+        Ok(())
+    }
+
+    fn on_message(&mut self, payload: &[u8]) -> Result<(), ProtocolError> {
+        if !tags::are_whole(payload) {
+            return Err(ProtocolError::Invalid("a message whose values are not all there".into()));
+        }
+        match Command::read_tag_prefixed(&mut Cursor::new(payload), self.version) {
+            Ok((request, command)) => self.on_command(request, command),
+            Err(ProtocolError::Unimplemented(request, _)) => self.refuse(request, PulseError::NotImplemented),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn on_command(&mut self, request: u32, command: Command) -> Result<(), ProtocolError> {
+        if !self.authenticated {
+            let Command::Auth(params) = command else { return self.refuse(request, PulseError::AccessDenied) };
+            // Whoever reaches the socket is the program.
+            (self.authenticated, self.version) = (true, params.version.clamp(MIN_VERSION, MAX_VERSION));
+            return self.reply(request, &AuthReply { version: MAX_VERSION, ..AuthReply::default() });
+        }
+        match command {
+            Command::SetClientName(_) => self.reply(request, &SetClientNameReply { client_id: self.number }),
+            Command::CreatePlaybackStream(params) => self.create(request, params),
+            Command::DeletePlaybackStream(channel) => {
+                let there = self.streams.remove(&channel).is_some();
+                self.acknowledge(request, there)
+            }
+            Command::DrainPlaybackStream(channel) => match self.streams.get_mut(&channel) {
+                Some(stream) => {
+                    stream.drain(request);
+                    Ok(())
+                }
+                None => self.refuse(request, PulseError::NoEntity),
+            },
+            Command::CorkPlaybackStream(params) => {
+                self.change(request, params.channel, |stream| stream.set_corked(params.cork))
+            }
+            Command::FlushPlaybackStream(channel) => self.change(request, channel, Stream::flush),
+            Command::TriggerPlaybackStream(channel) => self.change(request, channel, Stream::trigger),
+            Command::PrebufPlaybackStream(channel) => self.change(request, channel, |_| ()),
+            Command::SetPlaybackStreamName(params) => self.change(request, params.index, |_| ()),
+            Command::SetSinkInputVolume(params) => {
+                let channels: Vec<f32> =
+                    params.volume.channels().iter().map(pulseaudio::protocol::Volume::to_linear).collect();
+                let left = channels.first().copied().unwrap_or(1.0);
+                let volume = [left, channels.get(1).copied().unwrap_or(left)];
+                self.change(request, params.index, |stream| stream.set_volume(volume))
+            }
+            Command::SetSinkInputMute(params) => {
+                self.change(request, params.index, |stream| stream.set_muted(params.mute))
+            }
+            Command::SetPlaybackStreamBufferAttr(params) => {
+                let Some(stream) = self.streams.get_mut(&params.index) else {
+                    return self.refuse(request, PulseError::NoEntity);
+                };
+                stream.set_attributes(params.buffer_attr);
+                let buffer_attr = stream.attributes();
+                self.reply(request, &SetPlaybackStreamBufferAttrReply { buffer_attr, configured_sink_latency: LATENCY })
+            }
+            Command::GetPlaybackLatency(params) => {
+                let Some(stream) = self.streams.get(&params.channel) else {
+                    return self.refuse(request, PulseError::NoEntity);
+                };
+                let (written, read) = stream.position();
+                let latency = PlaybackLatency {
+                    sink_usec: LATENCY,
+                    source_usec: 0,
+                    playing: stream.is_playing(),
+                    local_time: params.now,
+                    // Both run on one machine: whatever the client takes for now is now.
+                    remote_time: params.now,
+                    write_offset: written as i64,
+                    read_offset: read as i64,
+                    underrun_for: 0,
+                    playing_for: read,
+                };
+                self.reply(request, &latency)
+            }
+            command => self.introspect(request, &command),
+        }
+    }
+
+    /// What is said of the server, which has one sink.
+    fn introspect(&mut self, request: u32, command: &Command) -> Result<(), ProtocolError> {
+        match command {
+            Command::GetServerInfo => self.reply(request, &server_info()),
+            Command::GetSinkInfo(_) => self.reply(request, &sink()),
+            Command::GetSinkInfoList => self.reply(request, &vec![sink()]),
+            Command::GetSourceInfo(_) => self.reply(request, &source()),
+            Command::GetSourceInfoList => self.reply(request, &vec![source()]),
+            Command::LookupSink(_) | Command::LookupSource(_) => self.reply(request, &LookupReply(0)),
+            Command::GetClientInfoList
+            | Command::GetModuleInfoList
+            | Command::GetCardInfoList
+            | Command::GetSinkInputInfoList
+            | Command::GetSourceOutputInfoList
+            | Command::GetSampleInfoList => self.reply(request, &ClientInfoList::new()),
+            Command::Stat => self.reply(request, &StatInfo::default()),
+            Command::Subscribe(_)
+            | Command::UpdateClientProplist(_)
+            | Command::UpdatePlaybackStreamProplist(_)
+            | Command::SetSinkVolume(_)
+            | Command::SetSinkMute(_)
+            | Command::SetDefaultSink(_)
+            | Command::SetDefaultSource(_) => self.acknowledge(request, true),
+            Command::CreateRecordStream(_) => self.refuse(request, PulseError::NotSupported),
+            _ => self.refuse(request, PulseError::NotImplemented),
+        }
+    }
+
+    fn create(&mut self, request: u32, params: PlaybackStreamParams) -> Result<(), ProtocolError> {
+        // Newer clients offer formats and leave the old field empty where it is the same.
+        let stream = Stream::new(params.sample_spec, params.buffer_attr).filter(|_| self.streams.len() < MOST_STREAMS);
+        let Some(mut stream) = stream else { return self.refuse(request, PulseError::NotSupported) };
+        stream.set_corked(params.flags.start_corked);
+        stream.set_muted(params.flags.start_muted == Some(true));
+        let channel = self.next_stream;
+        self.next_stream = self.next_stream.wrapping_add(1);
+        let reply = CreatePlaybackStreamReply {
+            channel,
+            stream_index: channel,
+            requested_bytes: stream.begin(),
+            buffer_attr: stream.attributes(),
+            sample_spec: stream.spec(),
+            channel_map: params.channel_map,
+            stream_latency: LATENCY,
+            sink_index: 0,
+            sink_name: Some(SINK.into()),
+            suspended: false,
+            format: FormatInfo::new(FormatEncoding::Pcm),
+        };
+        self.streams.insert(channel, stream);
+        self.reply(request, &reply)
+    }
+
+    fn change(&mut self, request: u32, channel: u32, act: impl FnOnce(&mut Stream)) -> Result<(), ProtocolError> {
+        let there = self.streams.get_mut(&channel).map(act).is_some();
+        self.acknowledge(request, there)
+    }
+
+    fn acknowledge(&mut self, request: u32, done: bool) -> Result<(), ProtocolError> {
+        if done { write_ack_message(&mut self.replies, request) } else { self.refuse(request, PulseError::NoEntity) }
+    }
+
+    fn refuse(&mut self, request: u32, error: PulseError) -> Result<(), ProtocolError> {
+        write_error(&mut self.replies, request, &error)
+    }
+
+    fn reply<R: CommandReply>(&mut self, request: u32, reply: &R) -> Result<(), ProtocolError> {
+        write_reply_message(&mut self.replies, request, reply, self.version)
+    }
+}
+
+const fn spec() -> SampleSpec {
+    SampleSpec { format: SampleFormat::Float32Le, channels: 2, sample_rate: SOUND_RATE }
+}
+
+fn server_info() -> ServerInfo {
+    ServerInfo {
+        server_name: Some(c"nearlight".into()),
+        // Clients compare it with versions of PulseAudio.
+        server_version: Some(c"15.0.0".into()),
+        user_name: Some(c"program".into()),
+        host_name: Some(c"localhost".into()),
+        sample_spec: spec(),
+        cookie: 1,
+        default_sink_name: Some(SINK.into()),
+        // SDL does not bear that there is none.
+        default_source_name: Some(SOURCE.into()),
+        channel_map: ChannelMap::stereo(),
+    }
+}
+
+fn sink() -> SinkInfo {
+    SinkInfo {
+        name: CString::from(SINK),
+        description: Some(c"Viewers".into()),
+        sample_spec: spec(),
+        channel_map: ChannelMap::stereo(),
+        cvolume: ChannelVolume::norm(2),
+        ..SinkInfo::new_dummy(0)
+    }
+}
+
+fn source() -> SourceInfo {
+    SourceInfo {
+        index: 0,
+        name: CString::from(SOURCE),
+        description: Some(c"What viewers hear".into()),
+        sample_spec: spec(),
+        channel_map: ChannelMap::stereo(),
+        cvolume: ChannelVolume::norm(2),
+        formats: vec![FormatInfo::new(FormatEncoding::Pcm)],
+        ..SourceInfo::default()
+    }
+}

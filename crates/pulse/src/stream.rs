@@ -1,0 +1,394 @@
+//! What one stream plays: bytes in the client's format until they are due, then frames at the rate of all sound.
+
+use std::collections::VecDeque;
+
+use nearlight_sound::{BLOCK_FRAMES, Converter, Portion, SAMPLE_RATES, Samples, SoundBlock};
+use nearlight_units::Span;
+use nearlight_wire::SOUND_RATE;
+use pulseaudio::protocol::stream::BufferAttr;
+use pulseaudio::protocol::{SampleFormat, SampleSpec};
+
+/// Programs use up to eight channels.
+const MOST_CHANNELS: u8 = 8;
+/// Parts of a second that are converted at once.
+const CHUNKS_A_SECOND: u32 = 200;
+/// Bytes that wait at most: more than two seconds of two channels of floats at 48 kHz, which is the longest that players are known to
+/// ask for.
+pub(crate) const MOST_WAITING: usize = 1 << 20;
+/// A buffer is at least so many blocks long: one is being played while the next one is on its way.
+const LEAST_BLOCKS: u32 = 2;
+/// What a client gets that leaves the length to the server.
+const USUAL_BLOCKS: u32 = 3;
+/// Blocks of ten milliseconds in a second.
+const BLOCKS_A_SECOND: u32 = SOUND_RATE / BLOCK_FRAMES as u32;
+
+/// What becomes of a stream's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Playing begins once so many bytes are there.
+    Filling,
+    Playing,
+}
+
+/// What happened to a stream in a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Played {
+    /// So many more bytes are wanted.
+    pub(crate) wanted: u32,
+    /// It has nothing left to play.
+    pub(crate) starved: bool,
+    /// All has been played that a client waits for: the number of its request.
+    pub(crate) drained: Option<u32>,
+    /// How long what was played has waited here.
+    pub(crate) waited: Span,
+}
+
+pub(crate) struct Stream {
+    spec: SampleSpec,
+    attributes: BufferAttr,
+    state: State,
+    corked: bool,
+    /// Left and right, as factors.
+    volume: [f32; 2],
+    muted: bool,
+    waiting: VecDeque<u8>,
+    /// Requested and not yet here.
+    requested: u32,
+    converter: Converter,
+    /// At the rate of all sound, left and right in turn.
+    ready: VecDeque<f32>,
+    draining: Option<u32>,
+    written: u64,
+    starved: bool,
+}
+
+impl Stream {
+    /// None for a format that is not played.
+    pub(crate) fn new(spec: SampleSpec, attributes: BufferAttr) -> Option<Self> {
+        let SampleSpec { format, channels, sample_rate } = spec;
+        let known = !matches!(format, SampleFormat::Invalid | SampleFormat::Alaw | SampleFormat::Ulaw);
+        if !known || channels == 0 || channels > MOST_CHANNELS || !SAMPLE_RATES.contains(&sample_rate) {
+            return None;
+        }
+        let mut stream = Self {
+            spec,
+            attributes,
+            state: State::Filling,
+            corked: false,
+            volume: [1.0; 2],
+            muted: false,
+            waiting: VecDeque::new(),
+            requested: 0,
+            converter: Converter::default(),
+            ready: VecDeque::new(),
+            draining: None,
+            written: 0,
+            starved: false,
+        };
+        stream.set_attributes(attributes);
+        Some(stream)
+    }
+
+    /// Fills in what the client leaves to the server, within its limits.
+    pub(crate) fn set_attributes(&mut self, mut wanted: BufferAttr) {
+        let frame = self.frame_bytes() as u32;
+        let blocks = |count: u32| self.spec.sample_rate * count / BLOCKS_A_SECOND * frame;
+        let given = |value: u32, usual: u32| if value == u32::MAX { usual } else { value };
+        let most = MOST_WAITING as u32;
+        wanted.max_length = given(wanted.max_length, most).clamp(blocks(LEAST_BLOCKS), most);
+        wanted.target_length =
+            given(wanted.target_length, blocks(USUAL_BLOCKS)).clamp(blocks(LEAST_BLOCKS), wanted.max_length);
+        wanted.minimum_request_length =
+            given(wanted.minimum_request_length, blocks(1)).clamp(frame, wanted.target_length);
+        wanted.pre_buffering = given(wanted.pre_buffering, wanted.target_length).min(wanted.target_length);
+        self.attributes = wanted;
+    }
+
+    pub(crate) const fn attributes(&self) -> BufferAttr {
+        self.attributes
+    }
+
+    pub(crate) const fn spec(&self) -> SampleSpec {
+        self.spec
+    }
+
+    /// Bytes written by the client, and bytes of them that were played.
+    pub(crate) fn position(&self) -> (u64, u64) {
+        (self.written, self.written.saturating_sub(self.waiting.len() as u64))
+    }
+
+    pub(crate) fn is_playing(&self) -> bool {
+        self.state == State::Playing && !self.corked && !self.starved
+    }
+
+    /// What the client may write at the start.
+    pub(crate) fn begin(&mut self) -> u32 {
+        self.requested = self.attributes.target_length;
+        self.requested
+    }
+
+    pub(crate) fn set_corked(&mut self, corked: bool) {
+        self.corked = corked;
+    }
+
+    pub(crate) fn set_volume(&mut self, volume: [f32; 2]) {
+        self.volume = volume.map(|factor| factor.clamp(0.0, 4.0));
+    }
+
+    pub(crate) fn set_muted(&mut self, muted: bool) {
+        self.muted = muted;
+    }
+
+    /// Plays what there is without waiting for more.
+    pub(crate) fn trigger(&mut self) {
+        self.state = State::Playing;
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.waiting.clear();
+        self.ready.clear();
+        self.state = State::Filling;
+    }
+
+    /// The client waits until everything has been played.
+    pub(crate) fn drain(&mut self, request: u32) {
+        (self.draining, self.state) = (Some(request), State::Playing);
+    }
+
+    /// The client has written. Returns how many bytes found no room, and whether playing begins.
+    pub(crate) fn on_bytes(&mut self, bytes: &[u8]) -> (u32, bool) {
+        let room = (self.attributes.max_length as usize).saturating_sub(self.waiting.len());
+        let taken = &bytes[..bytes.len().min(room)];
+        self.waiting.extend(taken);
+        self.written = self.written.wrapping_add(taken.len() as u64);
+        self.requested = self.requested.saturating_sub(bytes.len() as u32);
+        let enough = self.waiting.len() >= self.attributes.pre_buffering as usize && !self.waiting.is_empty();
+        let begins = self.state == State::Filling && enough;
+        if begins {
+            self.state = State::Playing;
+        }
+        self.starved &= self.waiting.is_empty();
+        ((bytes.len() - taken.len()) as u32, begins)
+    }
+
+    /// Adds its next ten milliseconds to the block.
+    pub(crate) fn mix(&mut self, block: &mut SoundBlock) -> Played {
+        let mut played = Played::default();
+        if self.state == State::Playing && !self.corked {
+            while self.ready.len() < block.len() && self.convert() {}
+            let was_starved = self.starved;
+            self.starved = self.ready.len() < block.len();
+            played.starved = self.starved && !was_starved && self.draining.is_none();
+            let volume = if self.muted { [0.0; 2] } else { self.volume };
+            let due = self.ready.len().min(block.len());
+            for (index, (to, from)) in block.iter_mut().zip(self.ready.drain(..due)).enumerate() {
+                *to += from * volume[index % 2];
+            }
+            if due > 0 {
+                played.waited = self.waiting_time();
+            }
+            if self.starved && self.waiting.len() < self.frame_bytes() && self.ready.is_empty() {
+                played.drained = self.draining.take();
+            }
+        }
+        let there = (self.waiting.len() as u32).saturating_add(self.requested);
+        let missing = self.attributes.target_length.saturating_sub(there);
+        if !self.corked && missing >= self.attributes.minimum_request_length {
+            self.requested += missing;
+            played.wanted = missing;
+        }
+        played
+    }
+
+    /// How long what is here lasts.
+    fn waiting_time(&self) -> Span {
+        let frames = (self.waiting.len() / self.frame_bytes()) as i64;
+        let converted = (self.ready.len() / 2) as i64;
+        Span::from_secs(1) * frames / i64::from(self.spec.sample_rate)
+            + Span::from_secs(1) * converted / i64::from(SOUND_RATE)
+    }
+
+    fn frame_bytes(&self) -> usize {
+        self.spec.format.bytes_per_sample() * usize::from(self.spec.channels)
+    }
+
+    /// Converts the next few milliseconds; false where there are none. Of the last 3 ms at another rate than that of all sound, what the
+    /// resampler has not returned is heard with what follows.
+    fn convert(&mut self) -> bool {
+        let frame = self.frame_bytes();
+        let chunk = (self.spec.sample_rate / CHUNKS_A_SECOND) as usize;
+        let there = (self.waiting.len() / frame).min(chunk);
+        if there == 0 {
+            return false;
+        }
+        let (format, channels) = (self.spec.format, usize::from(self.spec.channels));
+        let bytes: Vec<u8> = self.waiting.drain(..there * frame).collect();
+        let samples: Vec<f32> =
+            bytes.chunks_exact(format.bytes_per_sample()).map(|bytes| sample(format, bytes)).collect();
+        let frames: Vec<f32> = samples.chunks_exact(channels).flat_map(stereo).collect();
+        let portion = Portion { samples: Samples::Float(&frames), channels: 2, rate: self.spec.sample_rate };
+        let Ok(converted) = self.converter.convert(&portion) else { return false };
+        self.ready.extend(converted);
+        true
+    }
+}
+
+/// The front pair of more than two channels, and half of what the others have.
+fn stereo(channels: &[f32]) -> [f32; 2] {
+    match channels {
+        [one] => [*one; 2],
+        [left, right, others @ ..] => {
+            let more = others.iter().sum::<f32>() * 0.5;
+            [left + more, right + more]
+        }
+        [] => [0.0; 2],
+    }
+}
+
+/// A sample as a fraction of full scale.
+fn sample(format: SampleFormat, bytes: &[u8]) -> f32 {
+    let word = |bytes: &[u8]| bytes.try_into().unwrap_or([0; 4]);
+    // 24 bits in the upper three bytes of a word.
+    let low = |bytes: &[u8]| i32::from_le_bytes([0, bytes[0], bytes[1], bytes[2]]);
+    let high = |bytes: &[u8]| i32::from_be_bytes([bytes[0], bytes[1], bytes[2], 0]);
+    let long = |value: i32| value as f32 / 2_147_483_648.0;
+    let short = |value: i16| f32::from(value) / 32_768.0;
+    let float = |value: f32| if value.is_finite() { value.clamp(-4.0, 4.0) } else { 0.0 };
+    match format {
+        SampleFormat::U8 => (f32::from(bytes[0]) - 128.0) / 128.0,
+        SampleFormat::S16Le => short(i16::from_le_bytes([bytes[0], bytes[1]])),
+        SampleFormat::S16Be => short(i16::from_be_bytes([bytes[0], bytes[1]])),
+        SampleFormat::Float32Le => float(f32::from_le_bytes(word(bytes))),
+        SampleFormat::Float32Be => float(f32::from_be_bytes(word(bytes))),
+        SampleFormat::S32Le => long(i32::from_le_bytes(word(bytes))),
+        SampleFormat::S32Be => long(i32::from_be_bytes(word(bytes))),
+        SampleFormat::S24Le | SampleFormat::S24In32Le => long(low(bytes)),
+        SampleFormat::S24Be => long(high(bytes)),
+        SampleFormat::S24In32Be => long(high(&bytes[1..])),
+        SampleFormat::Invalid | SampleFormat::Alaw | SampleFormat::Ulaw => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULTS: BufferAttr = BufferAttr {
+        max_length: !0,
+        target_length: !0,
+        pre_buffering: !0,
+        minimum_request_length: !0,
+        fragment_size: !0,
+    };
+
+    fn spec(format: SampleFormat, channels: u8, sample_rate: u32) -> SampleSpec {
+        SampleSpec { format, channels, sample_rate }
+    }
+
+    /// Plays a tone of 1 kHz for half a second, as requests come, and returns its frequency by zero crossings and its peak.
+    fn heard(format: SampleFormat, channels: u8, rate: u32) -> (f32, f32) {
+        let mut stream = Stream::new(spec(format, channels, rate), DEFAULTS).expect("a format");
+        let tone = |frame: u32| (frame as f32 * 1_000.0 * std::f32::consts::TAU / rate as f32).sin() * 0.5;
+        let mut bytes = Vec::new();
+        for frame in 0..rate / 2 {
+            for _ in 0..channels {
+                match format {
+                    SampleFormat::U8 => bytes.push((tone(frame) * 127.0 + 128.0) as u8),
+                    SampleFormat::S16Le => bytes.extend(((tone(frame) * 32_767.0) as i16).to_le_bytes()),
+                    SampleFormat::Float32Be => bytes.extend(tone(frame).to_be_bytes()),
+                    SampleFormat::S24Le => {
+                        bytes.extend_from_slice(&((tone(frame) * 2_147_483_000.0) as i32).to_le_bytes()[1..])
+                    }
+                    _ => unreachable!("not in the table"),
+                }
+            }
+        }
+        let mut rest = bytes.as_slice();
+        let mut wanted = stream.begin();
+        let mut heard = Vec::new();
+        for _ in 0..45 {
+            let (now, later) = rest.split_at(rest.len().min(wanted as usize));
+            rest = later;
+            stream.on_bytes(now);
+            let mut block = [0.0; BLOCK_FRAMES * 2];
+            wanted = stream.mix(&mut block).wanted;
+            heard.extend(block.chunks_exact(2).map(|frame| frame[0]));
+        }
+        let middle = &heard[BLOCK_FRAMES * 5..BLOCK_FRAMES * 35];
+        let crossings = middle.windows(2).filter(|pair| pair[0] <= 0.0 && pair[1] > 0.0).count();
+        (crossings as f32 / 0.3, middle.iter().copied().fold(0.0, f32::max))
+    }
+
+    #[test]
+    fn every_format_and_rate_keeps_its_pitch_and_its_level() {
+        for (format, channels, rate) in [
+            (SampleFormat::S16Le, 2, 48_000),
+            (SampleFormat::S16Le, 2, 44_100),
+            (SampleFormat::Float32Be, 1, 22_050),
+            (SampleFormat::U8, 1, 8_000),
+            (SampleFormat::S24Le, 2, 96_000),
+        ] {
+            let (hertz, peak) = heard(format, channels, rate);
+            assert!((hertz - 1_000.0).abs() < 10.0, "{format:?} at {rate}: {hertz} Hz");
+            assert!((0.45..0.55).contains(&peak), "{format:?} at {rate}: {peak}");
+        }
+    }
+
+    #[test]
+    fn buffers_are_bounded_and_what_is_wanted_is_asked_for_once() {
+        let mut stream = Stream::new(spec(SampleFormat::S16Le, 2, 48_000), DEFAULTS).expect("a format");
+        assert_eq!(stream.attributes().target_length, 1_920 * USUAL_BLOCKS);
+        assert_eq!(stream.begin(), 7_680);
+        let mut block = [0.0; BLOCK_FRAMES * 2];
+        assert_eq!(stream.mix(&mut block), Played::default(), "everything is on its way");
+        assert_eq!(stream.on_bytes(&[0; 4_000]), (0, false));
+        assert_eq!(stream.on_bytes(&[0; 3_680]), (0, true));
+        assert_eq!(stream.mix(&mut block).wanted, 1_920);
+        assert_eq!(stream.mix(&mut block).wanted, 1_920);
+        let huge = vec![0; MOST_WAITING + 9];
+        let (lost, _) = stream.on_bytes(&huge);
+        assert!(lost >= 9 && stream.waiting.len() <= MOST_WAITING);
+        let tiny =
+            BufferAttr { target_length: 1, max_length: 1, pre_buffering: 1, minimum_request_length: 0, ..DEFAULTS };
+        stream.set_attributes(tiny);
+        assert_eq!(stream.attributes().target_length, 1_920 * LEAST_BLOCKS);
+        for wrong in [
+            spec(SampleFormat::Invalid, 2, 48_000),
+            spec(SampleFormat::U8, 0, 48_000),
+            spec(SampleFormat::U8, 9, 48_000),
+            spec(SampleFormat::U8, 1, 1),
+        ] {
+            assert!(Stream::new(wrong, DEFAULTS).is_none(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_drained_says_when_all_was_played() {
+        let mut stream = Stream::new(spec(SampleFormat::S16Le, 2, 48_000), DEFAULTS).expect("a format");
+        stream.on_bytes(&[1; 3_000]);
+        stream.drain(7);
+        let mut block = [0.0; BLOCK_FRAMES * 2];
+        let drained: Vec<_> = (0..4).map(|_| stream.mix(&mut block).drained).collect();
+        assert_eq!(drained, [None, Some(7), None, None]);
+    }
+
+    #[test]
+    fn a_muted_or_corked_stream_is_not_heard() {
+        let mut stream = Stream::new(spec(SampleFormat::U8, 1, 48_000), DEFAULTS).expect("a format");
+        stream.on_bytes(&[255; 4_800]);
+        stream.trigger();
+        let loud = |stream: &mut Stream| {
+            let mut block = [0.0; BLOCK_FRAMES * 2];
+            stream.mix(&mut block);
+            block[100]
+        };
+        assert!(loud(&mut stream) > 0.9);
+        stream.set_volume([0.5; 2]);
+        assert!((0.4..0.6).contains(&loud(&mut stream)));
+        stream.set_muted(true);
+        assert!(loud(&mut stream).abs() < 1e-6);
+        stream.set_muted(false);
+        stream.set_corked(true);
+        assert!(loud(&mut stream).abs() < 1e-6);
+    }
+}
