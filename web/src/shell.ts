@@ -174,6 +174,9 @@ export class Shell {
     element("tagline").textContent = "Keys, mouse, touch and typed text go to the program.";
     element("enter").textContent = "Open";
     element("stage").setAttribute("aria-label", `The window of ${name}`);
+    const latency = element("mtp-label");
+    latency.textContent = "Input to pixels, estimated";
+    latency.title = "An input counts as shown by the first picture captured after it, whether or not that picture shows its effect.";
   }
 
   /** Something that the user should know for a while. */

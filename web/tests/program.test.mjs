@@ -56,6 +56,7 @@ test("typed text arrives exactly, and the program's end is told with its exit st
   const words = `xterm -bg white -fg black -u8 -e sh -c 'IFS= read -r line; echo "read <$line>" > /tmp/line'; cat /tmp/line; exit 3`;
   const { server, page, context, errors } = await open(words);
   await untilDrawn(page);
+  assert.match(await page.locator("#mtp-label").textContent(), /estimated/, "nothing in the picture says which input it shows");
   await page.keyboard.type("Az09 ~!@#$%^&*()_+ ");
   // Not on this keyboard: as an input method commits it.
   await page.keyboard.insertText("ñ 漢 🙂");
