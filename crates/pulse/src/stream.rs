@@ -338,11 +338,11 @@ mod tests {
     fn buffers_are_bounded_and_what_is_wanted_is_asked_for_once() {
         let mut stream = Stream::new(spec(SampleFormat::S16Le, 2, 48_000), DEFAULTS).expect("a format");
         assert_eq!(stream.attributes().target_length, 1_920 * USUAL_BLOCKS);
-        assert_eq!(stream.begin(), 7_680);
+        assert_eq!(stream.begin(), 5_760);
         let mut block = [0.0; BLOCK_FRAMES * 2];
         assert_eq!(stream.mix(&mut block), Played::default(), "everything is on its way");
         assert_eq!(stream.on_bytes(&[0; 4_000]), (0, false));
-        assert_eq!(stream.on_bytes(&[0; 3_680]), (0, true));
+        assert_eq!(stream.on_bytes(&[0; 1_760]), (0, true));
         assert_eq!(stream.mix(&mut block).wanted, 1_920);
         assert_eq!(stream.mix(&mut block).wanted, 1_920);
         let huge = vec![0; MOST_WAITING + 9];
