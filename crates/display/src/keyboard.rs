@@ -7,41 +7,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use nearlight_keyboard::{EVDEV, key_code, keys};
 use nearlight_wire::Key;
-
-/// A key code is the kernel's code of the key and 8, as X servers have it on Linux (`evdev`).
-const EVDEV: u8 = 8;
-/// HID usage pages.
-const KEYBOARD: u32 = 7;
-const CONSUMER: u32 = 12;
-/// The kernel's codes of keyboard usages 0x04 to 0x94 (`input-event-codes.h`; HID Usage Tables 1.5, section 10); 0 for none.
-const KERNEL_CODES: [u8; 0x91] = [
-    // Letters from A.
-    30, 48, 46, 32, 18, 33, 34, 35, 23, 36, 37, 38, 50, 49, 24, 25, 16, 19, 31, 20, 22, 47, 17, 45, 21, 44,
-    // Digits from 1, then Enter to Slash and caps lock.
-    2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 28, 1, 14, 15, 57, 12, 13, 26, 27, 43, 43, 39, 40, 41, 51, 52, 53, 58,
-    // F1 to F12, print, scroll lock, pause; the block of six; arrows.
-    59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 87, 88, 99, 70, 119, 110, 102, 104, 111, 107, 109, 106, 105, 108, 103,
-    // The number pad; the key beside the left shift; menu, power, equals of the number pad.
-    69, 98, 55, 74, 78, 96, 79, 80, 81, 75, 76, 77, 71, 72, 73, 82, 83, 86, 127, 116, 117,
-    // F13 to F24, then keys of workstations, volume, locks, and comma of the number pad.
-    183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 193, 194, 134, 138, 130, 132, 128, 129, 131, 137, 133, 135, 136,
-    113, 115, 114, 0, 0, 0, 121, 0, // Japanese and Korean keys.
-    89, 93, 124, 92, 94, 95, 0, 0, 0, 122, 123, 90, 91, 85,
-];
-/// Of keyboard usages 0xe0 to 0xe7.
-const MODIFIER_CODES: [u8; 8] = [29, 42, 56, 125, 97, 54, 100, 126];
-const CONSUMER_CODES: [(u16, u8); 9] = [
-    (0xb5, 163),
-    (0xb6, 165),
-    (0xb7, 166),
-    (0xcd, 164),
-    (0x221, 217),
-    (0x223, 172),
-    (0x224, 158),
-    (0x225, 159),
-    (0x227, 173),
-];
 
 const CAPS_LOCK: u8 = 58 + EVDEV;
 const NUM_LOCK: u8 = 69 + EVDEV;
@@ -57,18 +24,6 @@ const TAB: u32 = 0xff09;
 const BACKSPACE: u32 = 0xff08;
 /// Symbols of the number pad that type a character are this and its code.
 const NUMBER_PAD: u32 = 0xff80;
-
-/// The key code of a key; none for a key that X has no code for.
-pub(crate) fn key_code(key: Key) -> Option<u8> {
-    let usage = key.0 & 0xffff;
-    let code = match key.0 >> 16 {
-        KEYBOARD if usage >= 0xe0 => MODIFIER_CODES.get(usage as usize - 0xe0).copied(),
-        KEYBOARD => KERNEL_CODES.get((usage as usize).checked_sub(4)?).copied(),
-        CONSUMER => CONSUMER_CODES.iter().find(|(known, _)| u32::from(*known) == usage).map(|(_, code)| *code),
-        _ => None,
-    };
-    code.filter(|code| *code != 0).map(|code| code + EVDEV)
-}
 
 /// The symbol that types a character; none for control characters.
 fn symbol_of(character: char) -> Option<u32> {
@@ -170,11 +125,7 @@ pub(crate) struct Keyboard {
 
 impl Keyboard {
     pub(crate) fn new(map: Keymap) -> Self {
-        let is_key = |code: u8| {
-            let usages = (4..0x95).chain(0xe0..0xe8).map(|usage| Key(KEYBOARD << 16 | usage));
-            let consumer = CONSUMER_CODES.iter().map(|(usage, _)| Key(CONSUMER << 16 | u32::from(*usage)));
-            usages.chain(consumer).any(|key| key_code(key) == Some(code))
-        };
+        let is_key = |code: u8| keys().any(|key| key_code(key) == Some(code));
         let spares =
             map.codes().filter(|(code, symbols)| *symbols == [0, 0] && !is_key(*code)).map(|(code, _)| code).collect();
         Self { original: map.clone(), map, spares, held: BTreeMap::new(), caps_lock: false, num_lock: false }
@@ -546,24 +497,5 @@ mod tests {
         read(&keyboard, &steps);
         assert_eq!(keyboard.map, keyboard.original);
         assert_eq!(steps.iter().filter(|step| matches!(step, Step::Map { symbols: [0, 0], .. })).count(), 1);
-    }
-
-    #[test]
-    fn keys_have_the_codes_of_linux() {
-        let cases = [
-            ("KeyA", 38),
-            ("Enter", 36),
-            ("ArrowUp", 111),
-            ("AltRight", 108),
-            ("F12", 96),
-            ("Numpad0", 90),
-            ("Lang5", 0),
-            ("NonConvert", 102),
-        ];
-        for (name, code) in cases {
-            let found = Key::from_code(name).and_then(key_code);
-            assert_eq!(found, Some(code).filter(|code| *code != 0), "{name}");
-        }
-        assert_eq!(key_code(Key(u32::MAX)), None);
     }
 }

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use nearlight_embed::{CursorShape, Event, Host, InputEvent, Viewer, What};
 use nearlight_hook_wire::Message;
+use nearlight_keyboard::key_code;
 use nearlight_wire::{Pointer, PointerButton, ScreenPoint};
 
 use crate::desk::{Change, Desk};
+use crate::process;
 use crate::stream::{RESIZED, SIZE_IS_WATCHED};
-use crate::{keys, process};
 
 /// Events are waited for in turns, because a closed server ends the wait.
 const WAIT: Duration = Duration::from_mins(1);
@@ -218,7 +219,7 @@ impl Hands {
     fn on_input(&mut self, viewer: Viewer, input: &InputEvent, act: Act<'_>) {
         let hand = self.by_viewer.entry(viewer).or_default();
         let (held, pressed) = match *input {
-            InputEvent::Key { key, pressed } => match keys::keycode(key) {
+            InputEvent::Key { key, pressed } => match key_code(key) {
                 Some(keycode) => (Held::Key(keycode), pressed),
                 None => return,
             },

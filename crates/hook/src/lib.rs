@@ -18,7 +18,6 @@ mod desk;
 mod exports;
 mod gl;
 mod input;
-mod keys;
 mod pace;
 mod process;
 mod readback;
