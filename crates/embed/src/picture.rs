@@ -52,6 +52,9 @@ impl<'a> Picture<'a> {
         self.image.check()?;
         if let Some(right) = &self.right {
             right.check()?;
+            if right.size != self.image.size {
+                return Err(HostError::Views("both eyes' pictures must have one size"));
+            }
             if self.content.side_by_side {
                 return Err(HostError::Views("a picture with a right eye's layer is not side by side as well"));
             }

@@ -113,6 +113,9 @@ fn mistakes_are_reported_though_nobody_watches() {
         let submitted = host.submit(&Picture { content, ..Picture::new(rgba(&bytes)) });
         assert_eq!(submitted.is_ok(), fine, "{views:?} {side_by_side}: {submitted:?}");
     }
+    let half = Image { size: Size { width: SIZE.width / 2, ..SIZE }, ..rgba(&bytes) };
+    let eyes = Picture { right: Some(half), ..Picture::new(rgba(&bytes)) };
+    assert!(matches!(host.submit(&eyes), Err(HostError::Views(_))), "eyes of two sizes");
     let mut planes = host.lend(SIZE).expect("planes");
     planes.blue.pop();
     assert!(host.submit_planes(planes, &Content::default()).is_err());
