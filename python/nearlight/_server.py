@@ -57,6 +57,8 @@ class ServeOptions(TypedDict, total=False):
     max_rate_mbps: float | None
     #: Screens get both halves of pictures that have one for each eye; otherwise the left one.
     stereo: bool
+    #: Viewers who want sound hear what ``submit_sound`` takes.
+    sound: bool
     #: Texts of the clipboard pass between the program and users who allow it as well.
     clipboard: bool
     #: ``submit`` encodes in the thread that calls it and returns once the packets have left as far as the pacer lets them, at most 5 ms later.
@@ -154,6 +156,15 @@ class Server:
         self._native.submit(
             picture, right, order, rows == "bottom-up", size, stride, layout == "side-by-side", views, captured_at
         )
+
+    def submit_sound(self, samples: Any, *, rate: int = 48_000, channels: int | None = None) -> None:
+        """Takes the program's next sound, which follows what it submitted before, at the pace at which it is to be heard. Needs ``sound=True``.
+
+        ``samples`` is an array of float32 within -1 and 1, or of int16: (frames,) for one channel, or (frames, 1 or 2). Memory without a second
+        dimension, such as ``array.array("h")``, may have ``channels=2``: left and right in turn. Up to 65536 frames; ``rate`` is 8000 to 192000 Hz.
+        Copies them and returns. Of what was not heard yet, 200 ms are kept.
+        """
+        self._native.submit_sound(samples, rate, channels)
 
     def poll_event(self, timeout: float | None = 0.0) -> Event | None:
         """The oldest event that was not taken; waits up to ``timeout`` seconds for one, None: until the server is closed."""

@@ -371,12 +371,15 @@ class SessionStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ServerStatistics:
-    """What was counted since the server was opened. ``unwatched`` pictures were dropped unconverted, because nobody watched."""
+    """What was counted since the server was opened. ``unwatched`` pictures were dropped unconverted, because nobody watched.
+
+    ``sound_dropped`` sample frames were submitted faster than they are heard, or nobody listened."""
 
     submitted: int
     unwatched: int
     events_dropped: int
     viewers: tuple[SessionStatistics, ...] = field(default=())
+    sound_dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ class Misuse(unittest.TestCase):
                 ("number 77", lambda: host.send("x", to=77)),
             ]:
                 self.refused(word, call)
+            self.refused("`sound`", lambda: host.submit_sound(numpy.zeros(480, dtype=numpy.float32)))
             for call in (
                 lambda: host.submit(None),
                 lambda: host.submit("picture"),
@@ -93,6 +94,29 @@ class Misuse(unittest.TestCase):
                 self.assertRaises((TypeError, AttributeError, nearlight.UsageError), call)
             host.submit(fine)
             self.assertEqual(host.statistics.submitted, 1, "what was refused does not count")
+
+    def test_sound(self) -> None:
+        with server(sound=True) as host:
+            quiet = numpy.zeros((480, 2), dtype=numpy.float32)
+            for word, call in [
+                ("channels", lambda: host.submit_sound(numpy.zeros((480, 3), dtype=numpy.int16))),
+                ("channels", lambda: host.submit_sound(numpy.zeros((480, 0), dtype=numpy.int16))),
+                ("channels", lambda: host.submit_sound(quiet, channels=2)),
+                ("incomplete", lambda: host.submit_sound(quiet.ravel()[:-1], channels=2)),
+                ("rate", lambda: host.submit_sound(quiet, rate=7)),
+                ("dimensions", lambda: host.submit_sound(quiet[None])),
+                ("65536", lambda: host.submit_sound(numpy.zeros(65_537, dtype=numpy.float32))),
+            ]:
+                self.refused(word, call)
+            for call in (
+                lambda: host.submit_sound(numpy.zeros(480)),
+                lambda: host.submit_sound(b"1234"),
+                lambda: host.submit_sound(None),
+                lambda: host.submit_sound(quiet, rate=-1),
+            ):
+                self.assertRaises((TypeError, OverflowError), call)
+            host.submit_sound(quiet)
+            host.submit_sound(quiet[:0])
 
     def test_viewer(self) -> None:
         self.refused("link", lambda: nearlight.view("nonsense"))

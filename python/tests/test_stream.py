@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import gc
 import resource
 import sys
@@ -131,6 +132,37 @@ class Pictures(unittest.TestCase):
                 shown(host, viewer, submit, eyes_see)
             driver = until("two views", lambda: (state := host.driver()) and len(state.views) == 2 and state)
             self.assertEqual(driver.display, "headset")
+
+
+class Sounds(unittest.TestCase):
+    def test_viewers_hear_what_is_submitted_in_every_form(self) -> None:
+        tone = numpy.sin(numpy.arange(960) * (2 * numpy.pi / 96)).astype(numpy.float32) / 2
+        short = (tone * 32_767).astype(numpy.int16)
+        forms = {
+            "one channel": lambda host: host.submit_sound(tone),
+            "a column": lambda host: host.submit_sound(short[:, None]),
+            "two channels": lambda host: host.submit_sound(numpy.stack([tone, tone], axis=1)),
+            "in turn": lambda host: host.submit_sound(array.array("h", numpy.repeat(short, 2).tobytes()), channels=2),
+            "every second sample": lambda host: host.submit_sound(numpy.repeat(tone, 2)[::2]),
+            "another rate": lambda host: host.submit_sound(tone[::2], rate=24_000),
+        }
+        with server(sound=True) as host, nearlight.view(host.link, sound=True) as viewer:
+            until("somebody watches", lambda: host.is_watched)
+            for name, submit in forms.items():
+                with self.subTest(name):
+                    while len(viewer.read_sound(48_000)[0]):
+                        pass
+
+                    def heard() -> bool:
+                        submit(host)
+                        samples, _ = viewer.read_sound(4_800)
+                        # A sine of amplitude 0.5.
+                        return len(samples) >= 480 and 0.25 < float(numpy.sqrt((samples**2).mean())) < 0.45
+
+                    until("the tone", heard)
+            for _ in range(50):
+                host.submit_sound(tone)
+            self.assertGreater(host.statistics.sound_dropped, 0)
 
 
 class Inputs(unittest.TestCase):

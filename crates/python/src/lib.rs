@@ -12,6 +12,7 @@ mod input;
 mod lab;
 mod pixels;
 mod server;
+mod sound;
 mod value;
 mod viewer;
 mod wait;

@@ -192,10 +192,6 @@ impl Source {
         Ok(Self { planes: planes.into_iter().map(|(held, _)| held).collect(), size, kind, rows })
     }
 
-    pub(crate) const fn size(&self) -> Size {
-        self.size
-    }
-
     pub(crate) fn image(&self) -> Image<'_> {
         let plane = |place: usize| self.planes[place].plane();
         let layout = match self.kind {

@@ -15,6 +15,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::error::{Class, of_host};
 use crate::event::{self, Heard};
 use crate::pixels::{Described, Source, order_of};
+use crate::sound::Sound;
 use crate::value::{all_of, hand_of, make, view_of, viewer_state};
 use crate::wait::{Limit, moment, seconds, wait};
 
@@ -139,9 +140,6 @@ impl Server {
         let described = Described { order: order.map(order_of).transpose()?, bottom_up, size, stride };
         let left = Source::new(picture, &described)?;
         let right = right.map(|right| Source::new(right, &described)).transpose()?;
-        if right.as_ref().is_some_and(|right| right.size() != left.size()) {
-            return Err(Class::Usage.because("the picture was not taken: both eyes must have pictures of one size"));
-        }
         let views = all_of(views, view_of)?;
         let captured_at = captured_at.map(moment).transpose()?;
         let submitted = py.detach(|| {
@@ -153,6 +151,17 @@ impl Server {
             self.host.submit(&picture)
         });
         submitted.map_err(|error| of_host(&error))
+    }
+
+    fn submit_sound(
+        &self,
+        py: Python<'_>,
+        samples: &Bound<'_, PyAny>,
+        rate: u32,
+        channels: Option<u16>,
+    ) -> PyResult<()> {
+        let sound = Sound::new(samples, rate, channels)?;
+        py.detach(|| self.host.submit_sound(&sound.portion())).map_err(|error| of_host(&error))
     }
 
     /// The next event; waits so many seconds for one, none: until the server is closed.
@@ -210,7 +219,11 @@ impl Server {
         let known = self.host.statistics();
         let viewers = known.viewers.iter().map(|(viewer, figures)| session(py, *viewer, figures));
         let viewers = PyTuple::new(py, viewers.collect::<PyResult<Vec<_>>>()?)?;
-        make(py, "ServerStatistics", (known.submitted, known.unwatched, known.events_dropped, viewers))
+        make(
+            py,
+            "ServerStatistics",
+            (known.submitted, known.unwatched, known.events_dropped, viewers, known.sound_dropped),
+        )
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
