@@ -139,26 +139,27 @@ pub fn draw(size: Size, fps: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// A virtual screen with the other process's window, and the capturing end.
+/// A process that is ended when this is dropped.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A virtual screen with the other process's window, and the capturing end. The process ends before the screen does.
 pub(crate) struct OtherProcess {
-    server: Child,
-    program: Child,
+    _program: Ended,
+    server: Ended,
     orders: ChildStdin,
     connection: RustConnection,
     window: Window,
     damage: u32,
     shared: Shared,
     size: Size,
-}
-
-impl Drop for OtherProcess {
-    fn drop(&mut self) {
-        for child in [&mut self.program, &mut self.server] {
-            // It may have ended.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 fn first_line(output: Option<ChildStdout>) -> io::Result<String> {
@@ -172,36 +173,31 @@ impl OtherProcess {
     /// `program` starts this command so that it calls [`draw`] with the size and rate.
     pub(crate) fn start(size: Size, program: &mut Command) -> io::Result<Self> {
         let screen = format!("{}x{}x{DEPTH}", size.width, size.height);
-        let mut server = Command::new("Xvfb")
+        let server = Command::new("Xvfb")
             .args(["-displayfd", "1", "-screen", "0", &screen, "-nolisten", "tcp", "-noreset"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), format!("Xvfb does not start: {error}; apt install xvfb")))?;
-        let display = format!(":{}", first_line(server.stdout.take())?);
-        let mut program = match program.env("DISPLAY", &display).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
-            Ok(program) => program,
-            Err(error) => {
-                let _ = server.kill();
-                let _ = server.wait();
-                return Err(error);
-            }
-        };
-        let orders = program.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        let window = first_line(program.stdout.take())?.parse().map_err(failed)?;
+        let mut server = Ended(server);
+        let display = format!(":{}", first_line(server.0.stdout.take())?);
+        let program = program.env("DISPLAY", &display).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut program = Ended(program);
+        let orders = program.0.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let window = first_line(program.0.stdout.take())?.parse().map_err(failed)?;
         let (connection, _) = RustConnection::connect(Some(&display)).map_err(failed)?;
         let shared = Shared::new(&connection, size)?;
         connection.damage_query_version(1, 1).map_err(failed)?.reply().map_err(failed)?;
         let damage = connection.generate_id().map_err(failed)?;
         let created = connection.damage_create(damage, window, ReportLevel::NON_EMPTY).map_err(failed)?;
         created.check().map_err(failed)?;
-        Ok(Self { server, program, orders, connection, window, damage, shared, size })
+        Ok(Self { _program: program, server, orders, connection, window, damage, shared, size })
     }
 
     /// Processor time of the X server, which the in-process steps do without.
     pub(crate) fn server_time(&self) -> u64 {
-        cpu::of_process(self.server.id())
+        cpu::of_process(self.server.0.id())
     }
 
     /// A turn of the first step.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -35,6 +35,8 @@ pub struct Options {
     pub rounds: u32,
     /// Frames of a turn.
     pub frames: u32,
+    /// Set from outside, it ends the measurement after the turn that is under way: namespaces and processes are removed.
+    pub stop: Arc<AtomicBool>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +49,8 @@ pub enum LadderError {
     Pictures(#[from] CodecError),
     #[error("the Wi-Fi cell: {0}")]
     Wifi(#[from] ConfigError),
+    #[error("interrupted: nothing was printed; its namespaces, X server and drawing process are removed")]
+    Interrupted,
     #[error("the system gives no sockets or threads: {0}")]
     System(io::Error),
 }
@@ -115,6 +119,9 @@ fn run_size(
             _ => format!("{size}: round {round} of {rounds}"),
         });
         for step in Step::ALL.into_iter().filter(|step| step.is_live()) {
+            if options.stop.load(Ordering::Relaxed) {
+                return Err(LadderError::Interrupted);
+            }
             let failed = |source| LadderError::Step { step, source };
             let turn = Turn { step, first, frames };
             let server_time =

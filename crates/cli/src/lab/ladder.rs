@@ -1,12 +1,15 @@
 //! `nearlight lab ladder`.
 
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::Args;
 use nearlight_codec::Size;
-use nearlight_ladder::{Figures, Ladder, Options, Rung, SizeReport, Step, draw, run};
+use nearlight_ladder::{Figures, Ladder, LadderError, Options, Rung, SizeReport, Step, draw, run};
 use nearlight_server::PictureSize;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::parse;
 
@@ -58,8 +61,12 @@ pub(super) fn ladder(arguments: &LadderArguments) -> anyhow::Result<ExitCode> {
         command.args(["lab", "ladder", "--draw", "--size", &size, "--fps", &fps.to_string()]);
         command
     };
-    let options = Options { sizes, fps: arguments.fps, rounds: arguments.rounds, frames: arguments.frames };
-    let ladder = run(&options, &other, &mut |words| eprintln!("nearlight: {words}"))?;
+    let stop = stop_by_signal()?;
+    let LadderArguments { fps, rounds, frames, .. } = *arguments;
+    let options = Options { sizes, fps, rounds, frames, stop: Arc::clone(&stop) };
+    // Ctrl-C reaches the processes of a step too, so that it may fail first.
+    let ladder = run(&options, &other, &mut |words| eprintln!("nearlight: {words}"))
+        .map_err(|error| if stop.load(Ordering::Relaxed) { LadderError::Interrupted } else { error })?;
     if arguments.json {
         println!("{}", serde_json::to_string(&ladder)?);
     } else {
@@ -68,9 +75,33 @@ pub(super) fn ladder(arguments: &LadderArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Set once SIGINT or SIGTERM has come: what was set up outside this process is to be removed.
+fn stop_by_signal() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate) = {
+        let _context = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    let heard = Arc::clone(&stop);
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            heard.store(true, Ordering::Relaxed);
+        });
+    })?;
+    Ok(stop)
+}
+
 fn print(ladder: &Ladder) {
     for report in &ladder.sizes {
-        print_size(report);
+        print_size(report, ladder.published_ssim_mean);
+    }
+    if let Some(report) = ladder.sizes.first() {
+        println!("\nWhy the differences are not the paper's:");
+        for rung in &report.rungs {
+            println!("  {}: {}", name(rung.step), rung.reason);
+        }
     }
     let [before, after] = ladder.published_total_ms;
     println!("\nPublished in all: {before} ms before, {after} ms after.");
@@ -89,13 +120,13 @@ const fn name(step: Step) -> &'static str {
     }
 }
 
-fn print_size(report: &SizeReport) {
+fn print_size(report: &SizeReport, published_ssim: f64) {
     let SizeReport { width, height, fps, rate_mbps, packets, ssim_mean, ssim_worst, rungs, .. } = report;
     println!(
         "\n{width}x{height} at {fps} fps, {rate_mbps:.1} Mb/s, {packets} packets a frame; microseconds, median / 95th percentile"
     );
     println!(
-        "{:<33} {:>13} {:>13} {:>13} {:>13} {:>13} {:>6} {:>6} {:>11} {:>7} {:>23}",
+        "{:<33} {:>13} {:>13} {:>13} {:>13} {:>13} {:>6} {:>6} {:>11} {:>7}  {}",
         "",
         "host",
         "encoder",
@@ -106,13 +137,13 @@ fn print_size(report: &SizeReport) {
         "calls",
         "CPU",
         "missing",
-        "published difference"
+        "difference, published"
     );
     for rung in rungs {
         print_rung(rung);
     }
     if let (Some(mean), Some(worst)) = (ssim_mean, ssim_worst) {
-        println!("SSIM: mean {mean:.3}, worst {worst:.3}");
+        println!("SSIM: mean {mean:.3}, worst {worst:.3} (published: mean {published_ssim:.3})");
     }
 }
 
@@ -120,12 +151,18 @@ fn print_rung(rung: &Rung) {
     let pair = |figures: &Option<Figures>| {
         figures.as_ref().map_or("–".to_owned(), |figures| format!("{:.0} / {:.0}", figures.median, figures.p95))
     };
-    let published = [
-        ("host", rung.published.host_us),
-        ("network", rung.published.network_us),
-        ("device", rung.published.device_us),
+    // Ours, then theirs.
+    let differences = [
+        ("host", rung.host_difference_us, rung.published.host_us),
+        ("network", rung.network_difference_us, rung.published.network_us),
+        ("device", rung.device_difference_us, rung.published.device_us),
     ];
-    let published: Vec<_> = published.iter().filter_map(|(name, us)| us.map(|us| format!("{name} {us:+.0}"))).collect();
+    let either = |us: Option<f64>| us.map_or("–".to_owned(), |us| format!("{us:+.0}"));
+    let published: Vec<_> = differences
+        .iter()
+        .filter(|(_, ours, theirs)| ours.is_some() || theirs.is_some())
+        .map(|(name, ours, theirs)| format!("{name} {}, {}", either(*ours), either(*theirs)))
+        .collect();
     if let Some(reason) = &rung.not_measured {
         println!("{:<33} not measured: {reason}", name(rung.step));
         return;
@@ -133,7 +170,7 @@ fn print_rung(rung: &Rung) {
     let calls = rung.host_calls.as_ref().map_or("–".to_owned(), |calls| format!("{:.0}", calls.median));
     let cpu = [rung.host_cpu_us, rung.device_cpu_us].map(|us| us.map_or("–".to_owned(), |us| format!("{us:.0}")));
     println!(
-        "{:<33} {:>13} {:>13} {:>13} {:>13} {:>13} {:>6} {:>6} {:>11} {:>7} {:>23}",
+        "{:<33} {:>13} {:>13} {:>13} {:>13} {:>13} {:>6} {:>6} {:>11} {:>7}  {}",
         name(rung.step),
         pair(&rung.host_us),
         pair(&rung.encode_us),
@@ -144,6 +181,6 @@ fn print_rung(rung: &Rung) {
         calls,
         cpu.join("+"),
         rung.missing,
-        published.join(", "),
+        published.join("; "),
     );
 }
