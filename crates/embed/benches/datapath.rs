@@ -1,0 +1,243 @@
+//! What lies between a finished picture and the network, encoder excluded, and the two modes side by side: threaded and synchronous. Runs are
+//! interleaved, because the machine may have other work. Prints tables.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nearlight_codec::{
+    CodecError, CodecKind, Coded, Encoder, EncoderConfig, EncoderDescription, EncoderFactory, Encoders,
+    Picture as Planes, Reference, sample,
+};
+use nearlight_embed::{
+    Bitrate, Content, Host, Image, Layout, Options, Picture, PixelOrder, Plane, Rows, Size, Span, Time, What,
+};
+use nearlight_net::{Clock, ConnectOptions, Trust, connect};
+use nearlight_units::FrameId;
+use nearlight_viewer::{Options as ViewerOptions, Viewer};
+use nearlight_wire::{ClientMessage, DisplayKind, Hello, PROTOCOL_VERSION, Role, TokenProof};
+
+/// Pictures of each run of the first table. The stub's viewer reports nothing, so that a frame may leave every 66 ms.
+const PACKETS: usize = 60;
+const PAUSE: Duration = Duration::from_millis(80);
+/// Bytes of the stub's frames: 20 Mb/s at 60 a second.
+const FRAME: usize = 40_000;
+/// Rounds of the second table, and seconds of a run.
+const ROUNDS: usize = 3;
+const SECONDS: u64 = 5;
+
+fn main() {
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    println!("finished picture -> first packet received, encoder excluded, microseconds (median, 95 %)");
+    for size in [Size { width: 1_280, height: 720 }, Size { width: 1_920, height: 1_080 }] {
+        for lent in [false, true] {
+            for synchronous in [false, true] {
+                let spans = first_packets(size, lent, synchronous);
+                let name = if lent { "lent planes" } else { "RGBA" };
+                println!("{size} {name:12} {:12} {}", mode(synchronous), quantiles(&spans));
+            }
+        }
+    }
+    println!("\nmode at 1280x720, 60 a second, RGBA, H.264: microseconds (median, 95 %)");
+    let mut runs = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for synchronous in [false, true] {
+            runs[usize::from(synchronous)].push(run(synchronous));
+        }
+    }
+    for synchronous in [false, true] {
+        let runs = &runs[usize::from(synchronous)];
+        let all = |of: fn(&Run) -> &[Span]| runs.iter().flat_map(|run| of(run).iter().copied()).collect::<Vec<_>>();
+        let shown: usize = runs.iter().map(|run| run.to_decoded.len()).sum();
+        let submitted: usize = runs.iter().map(|run| run.submit.len()).sum();
+        let cpu: f64 = runs.iter().map(|run| run.cpu.as_secs_f64()).sum();
+        println!(
+            "{:12} submit {}   submit to encoded {}   to decoded {}   {:.1} a second shown of {:.1}   {:.2} ms CPU a picture, both ends",
+            mode(synchronous),
+            quantiles(&all(|run| &run.submit)),
+            quantiles(&all(|run| &run.to_encoded)),
+            quantiles(&all(|run| &run.to_decoded)),
+            shown as f64 / (ROUNDS as f64 * SECONDS as f64),
+            submitted as f64 / (ROUNDS as f64 * SECONDS as f64),
+            cpu * 1_000.0 / submitted as f64,
+        );
+    }
+}
+
+const fn mode(synchronous: bool) -> &'static str {
+    if synchronous { "synchronous" } else { "threaded" }
+}
+
+fn quantiles(spans: &[Span]) -> String {
+    let mut sorted: Vec<i64> = spans.iter().map(|span| span.as_micros()).collect();
+    sorted.sort_unstable();
+    let at = |share: usize| sorted.get(sorted.len() * share / 100).copied().unwrap_or_default();
+    format!("{} ({})", at(50), at(95))
+}
+
+/// Answers bits that no decoder takes, in no time.
+struct Stub(Vec<u8>);
+
+struct Stubs;
+
+impl EncoderFactory for Stubs {
+    fn describe(&self, kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
+        Encoders::default().describe(kind, config)
+    }
+
+    fn open(&self, _: CodecKind, _: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
+        Ok(Box::new(Stub(vec![7; FRAME])))
+    }
+}
+
+impl Encoder for Stub {
+    fn encode(&mut self, _: &Planes, _: Reference) -> Result<Coded, CodecError> {
+        Ok(Coded { bits: self.0.as_slice().into(), reference: None, distortion: None })
+    }
+
+    fn on_decoded(&mut self, _: FrameId) {}
+
+    fn set_rate(&mut self, _: Bitrate) -> Result<(), CodecError> {
+        Ok(())
+    }
+
+    fn set_size(&mut self, _: Size) -> Result<(), CodecError> {
+        Ok(())
+    }
+}
+
+fn options(size: Size, synchronous: bool) -> Options {
+    let address = Some([127, 0, 0, 1].into());
+    let (width, height) = (size.width, size.height);
+    // The rate must not decide when the first packet leaves.
+    Options { address, width, height, synchronous, rate_mbps: Some(30.0), ..Options::default() }
+}
+
+fn submit(host: &Host, size: Size, pixels: &[u8], lent: bool) {
+    if lent {
+        let planes = host.lend(size).expect("planes");
+        host.submit_planes(planes, &Content::default()).expect("a picture");
+        return;
+    }
+    let plane = Plane { bytes: pixels, stride: usize::from(size.width) * 4 };
+    let layout = Layout::Packed(PixelOrder::Rgba, plane);
+    host.submit(&Picture::new(Image { size, layout, rows: Rows::TopDown })).expect("a picture");
+}
+
+fn first_packets(size: Size, lent: bool, synchronous: bool) -> Vec<Span> {
+    let host = Host::open(&Options { encoders: Encoders::new(Stubs), ..options(size, synchronous) }).expect("a server");
+    let link = host.links().remove(0);
+    let (clock, ended) = (Clock::start(), AtomicBool::new(false));
+    // Both clocks run alike.
+    let ahead = host.now() - Time::ZERO - (clock.now() - Time::ZERO);
+    let pixels = vec![77; size.pixels() * 4];
+    std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("an event loop");
+            runtime.block_on(async {
+                let trust = Trust::Certificate(link.certificate.expect("a certificate"));
+                let connection = connect(&ConnectOptions::new(&link, trust), clock).await.expect("a connection");
+                let (mut sender, _receiver) = connection.open_control().await.expect("a stream");
+                let mac = connection.exporter().prove(link.token.as_deref().expect("a token"), Role::Client);
+                let hello = Hello {
+                    protocol: PROTOCOL_VERSION,
+                    proof: Some(TokenProof::Exporter { mac }),
+                    client: "a benchmark".into(),
+                    display: DisplayKind::Screen,
+                    codecs: vec![CodecKind::H264],
+                    display_hz: 0,
+                    sound: false,
+                    clipboard: false,
+                    marker: false,
+                };
+                sender.send(&ClientMessage::Hello(hello)).await.expect("a greeting");
+                let mut arrivals = Vec::new();
+                while !ended.load(Ordering::Relaxed) {
+                    let received = tokio::time::timeout(Duration::from_millis(50), connection.recv_datagram()).await;
+                    if let Ok(Ok(received)) = received
+                        && received.datagram.len() > 500
+                    {
+                        arrivals.push(received.at + ahead);
+                    }
+                }
+                arrivals
+            })
+        });
+        while host.wait_event(Duration::from_secs(30)).expect("a viewer").what != What::ViewerJoined {}
+        let mut began = Vec::new();
+        for _ in 0..PACKETS {
+            began.push(host.now());
+            submit(&host, size, &pixels, lent);
+            std::thread::park_timeout(PAUSE);
+        }
+        ended.store(true, Ordering::Relaxed);
+        let arrivals = receiving.join().expect("no panic");
+        let first = |at: &Time| arrivals.iter().find(|arrival| *arrival > at).map(|arrival| *arrival - *at);
+        // Where a picture was left out, the next packet is one of the next picture.
+        began.iter().filter_map(first).filter(|span| *span < Span::from_millis(50)).collect()
+    })
+}
+
+#[derive(Default)]
+struct Run {
+    submit: Vec<Span>,
+    to_encoded: Vec<Span>,
+    to_decoded: Vec<Span>,
+    cpu: Duration,
+}
+
+fn run(synchronous: bool) -> Run {
+    let size = Size { width: 1_280, height: 720 };
+    let host = Host::open(&options(size, synchronous)).expect("a server");
+    let viewer = Viewer::connect(&host.links()[0].to_string(), &ViewerOptions::default()).expect("a viewer");
+    let pixels: Vec<Vec<u8>> = (0..8).map(|number| packed(size, number)).collect();
+    let mut run = Run::default();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| {
+            let mut spans = Vec::new();
+            while !ended.load(Ordering::Relaxed) {
+                let Some(picture) = viewer.wait_picture(Duration::from_millis(50)) else { continue };
+                let info = &picture.info;
+                if let (Some(captured), Some(encoded)) = (info.captured_at, info.encoded_at) {
+                    spans.push((encoded - captured, info.decoded_at - captured));
+                }
+            }
+            spans
+        });
+        let (cpu, began) = (cpu_time(), host.now());
+        let interval = Span::from_secs(1) / 60;
+        for number in 0_i64.. {
+            let at = host.now();
+            if at - began > Span::from_secs(SECONDS as i64) {
+                break;
+            }
+            submit(&host, size, &pixels[number as usize % pixels.len()], false);
+            run.submit.push(host.now() - at);
+            let rest = (at + interval).saturating_since(host.now());
+            std::thread::park_timeout(Duration::from_nanos(rest.as_nanos().unsigned_abs()));
+        }
+        run.cpu = cpu_time() - cpu;
+        ended.store(true, Ordering::Relaxed);
+        (run.to_encoded, run.to_decoded) = receiving.join().expect("no panic").into_iter().unzip();
+    });
+    host.close().expect("an end");
+    run
+}
+
+/// A picture of the sample that moves, as a program has it.
+fn packed(size: Size, number: u32) -> Vec<u8> {
+    let picture = sample::moving_picture(size, number);
+    let mut rgba = Vec::new();
+    nearlight_codec::convert::to_rgba(picture.view(), &mut rgba).expect("pixels");
+    rgba
+}
+
+/// Of the whole process: host, encoder and viewer. In hundredths of a second (proc_pid_stat(5), USER_HZ).
+fn cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|text| text.parse::<u64>().ok());
+    Duration::from_millis(ticks.sum::<u64>() * 10)
+}
