@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::alvr::{Alvr, AlvrOptions};
 use crate::buffer_occupancy::BufferOccupancy;
 use crate::fixed::Fixed;
-use crate::frame_clocked::FrameClocked;
+use crate::frame_clocked::{FrameClocked, Part};
 use crate::gcc::{AlvrFork as GccAlvrFork, Draft, DraftOptions, LibWebrtc, Options};
 use crate::ladder::Ladder;
 use crate::nada::{AlvrFork as NadaAlvrFork, Rfc8698};
@@ -50,6 +50,13 @@ const NEBULA: Bounds = Bounds { minimum: Ladder::RATES.0, start: Bitrate::from_k
 
 /// All presets, the default first.
 pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "frame-clocked",
+        summary: "each frame probes the capacity and takes most of its interval on the wire; beside flows that fill queues, CUBIC's law",
+        source: "our own, after Pudica (NSDI 2024), Nebula (WWW 2022) and RFC 9438",
+        bounds: USUAL,
+        make: |bounds| Box::new(FrameClocked::new(bounds)),
+    },
     Preset {
         name: "gcc-libwebrtc",
         summary: "Google Congestion Control as in WebRTC today, its constants scaled to the rates of remote rendering",
@@ -229,13 +236,6 @@ pub const PRESETS: &[Preset] = &[
         make: |bounds| Box::new(LibWebrtc::new(bounds, Options::CALL)),
     },
     Preset {
-        name: "frame-clocked",
-        summary: "each frame probes the capacity and takes half of its interval on the wire: the least latency, for half of the rate",
-        source: "our own, after Pudica (NSDI 2024) and Nebula (WWW 2022)",
-        bounds: USUAL,
-        make: |bounds| Box::new(FrameClocked::new(bounds)),
-    },
-    Preset {
         name: "fixed",
         summary: "the start rate, whatever happens",
         source: "none",
@@ -243,6 +243,18 @@ pub const PRESETS: &[Preset] = &[
         make: |bounds| Box::new(Fixed::new(bounds)),
     },
 ];
+
+/// `frame-clocked` with one of its mechanisms left out, to measure what each contributes. In plans only: no list names them.
+const ABLATIONS: &[Preset] = &[
+    ablation("frame-clocked/no-overdue", |bounds| Box::new(FrameClocked::without(bounds, Part::Overdue))),
+    ablation("frame-clocked/no-overload", |bounds| Box::new(FrameClocked::without(bounds, Part::Overload))),
+    ablation("frame-clocked/no-sharing", |bounds| Box::new(FrameClocked::without(bounds, Part::Sharing))),
+    ablation("frame-clocked/no-competition", |bounds| Box::new(FrameClocked::without(bounds, Part::Competition))),
+];
+
+const fn ablation(name: &'static str, make: fn(Bounds) -> Box<dyn RateController>) -> Preset {
+    Preset { name, summary: "frame-clocked without one of its mechanisms", source: "our own", bounds: USUAL, make }
+}
 
 /// A name that is no preset.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -255,9 +267,10 @@ fn names() -> String {
 }
 
 impl Preset {
-    /// The preset of a name.
+    /// The preset of a name, or the ablation.
     pub fn named(name: &str) -> Result<&'static Self, UnknownController> {
-        PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| UnknownController(name.to_owned()))
+        let mut all = PRESETS.iter().chain(ABLATIONS);
+        all.find(|preset| preset.name == name).ok_or_else(|| UnknownController(name.to_owned()))
     }
 }
 
@@ -281,6 +294,15 @@ mod tests {
             assert_eq!(preset.bounds, preset.bounds.in_order(), "{}", preset.name);
             let own = new_controller(preset.name, preset.bounds).expect(preset.name);
             assert_eq!(own.decision().target, preset.bounds.start, "{}", preset.name);
+        }
+    }
+
+    #[test]
+    fn an_ablation_has_a_name_that_no_list_names() {
+        for ablation in ABLATIONS {
+            let controller = new_controller(ablation.name, Bounds::up_to(Bitrate::from_mbps(50))).expect(ablation.name);
+            assert_eq!(controller.name(), "frame-clocked", "{}", ablation.name);
+            assert!(!names().contains(ablation.name), "{}", ablation.name);
         }
     }
 
