@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -90,6 +90,9 @@ impl PictureSink for Sink {
     fn on_failed(&self, _: SceneError) {}
 }
 
+/// The tests of this file judge time, and X servers that start at the same moment may take the same display.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// A program that is served to one viewer. What it prints is read through a file, as its sandbox is off.
 struct Served {
     source: ProgramSource,
@@ -97,6 +100,7 @@ struct Served {
     greys: Receiver<Greys>,
     printed: PathBuf,
     pointer: Pointer,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Served {
@@ -116,13 +120,14 @@ impl Served {
             sound: false,
         };
         let supervisor = Path::new(env!("CARGO_BIN_EXE_nearlight"));
+        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let mut source = ProgramSource::open(&options, fps, (supervisor, &["program-supervisor"])).expect("a display");
         let (to, greys) = channel();
         let sink = Arc::new(Sink { start: Instant::now(), greys: Mutex::new(to) });
         source.start(Arc::clone(&sink) as Arc<dyn PictureSink>).expect("threads");
         source.on_viewer_joined(Time::ZERO, ONE);
         source.set_watched(true);
-        Self { source, sink, greys, printed, pointer: Pointer::default() }
+        Self { source, sink, greys, printed, pointer: Pointer::default(), _alone: alone }
     }
 
     /// Waits until it has printed a line that begins so, and returns that line.
