@@ -21,6 +21,7 @@ pub mod nebula;
 mod registry;
 pub mod scream;
 mod silence;
+mod smoothed;
 mod tcp;
 pub mod windowed;
 

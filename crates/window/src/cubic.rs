@@ -17,8 +17,8 @@ use super::{AckSample, Congestion, CongestionLaw, INITIAL_WINDOW};
 
 /// Packets per second cubed (RFC 9438, section 5, `C`).
 const STEEPNESS: f64 = 0.4;
-/// What remains after a loss (section 4.6, `beta_cubic`).
-const BETA: f64 = 0.7;
+/// What remains after a loss (RFC 9438, section 4.6, `beta_cubic`).
+pub const BETA: f64 = 0.7;
 /// Packets per round trip that give Reno's mean window with this `BETA` (section 4.3, `alpha_cubic`): 0.529.
 const FRIENDLY_INCREASE: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// The cubic grows by at most this factor in a round trip (section 4.2).

@@ -29,7 +29,7 @@ mod vegas;
 pub use bbr::{BbrMode, BbrV1};
 pub use bbr3::{Bbr3Phase, BbrV3};
 pub use copa::{Copa, CopaMode};
-pub use cubic::{Cubic, CubicOptions};
+pub use cubic::{BETA as CUBIC_BETA, Cubic, CubicOptions};
 pub use hera::{Hera, HeraOptions, OnLoss, Reading, Step};
 pub use hera_adaptive::HeraAdaptive;
 pub use ledbat::LedbatPlusPlus;

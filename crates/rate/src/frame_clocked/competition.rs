@@ -1,12 +1,12 @@
 //! Beside a flow that fills the queue, whoever yields to a queue gets nothing: there the rate follows CUBIC's own law.
 
 use nearlight_units::{Bitrate, Bytes, PacketSeq, Span, Time};
-use nearlight_window::{AckSample, Cause, Congestion, CongestionLaw, Cubic, CubicOptions};
+use nearlight_window::{AckSample, CUBIC_BETA, Cause, Congestion, CongestionLaw, Cubic, CubicOptions};
+
+use crate::windowed::SHARE;
 
 /// What the law counts in: a full packet of the session on IP.
 const PACKET: Bytes = Bytes::new(1_200);
-/// Share of the window's rate that the encoder gets. Guess, as in [`crate::windowed`]: frames miss their size by some percent.
-const SHARE: f64 = 0.9;
 
 /// CUBIC beside others of its kind.
 #[derive(Debug)]
@@ -24,14 +24,11 @@ impl Competition {
     pub(super) fn new(now: Time, rate: Bitrate, round_trip: Span) -> Self {
         let mut law = Cubic::new(PACKET, CubicOptions { hystart: false, fast_convergence: false });
         // A loss sets the window to a part of what was under way (section 4.6 of RFC 9438), and ends slow start.
-        let flight = rate.mul_f64(1.0 / (SHARE * Self::KEPT)).bytes_in(round_trip).max(Bytes::new(2 * PACKET.get()));
+        let flight = rate.mul_f64(1.0 / (SHARE * CUBIC_BETA)).bytes_in(round_trip).max(Bytes::new(2 * PACKET.get()));
         law.on_loss(now, &Congestion { cause: Cause::Loss, flight, in_flight: flight });
         law.on_recovered(now);
         Self { law, answered: None, opening: Some(rate), round_trip }
     }
-
-    /// CUBIC's `beta_cubic` (RFC 9438).
-    const KEPT: f64 = 0.7;
 
     pub(super) fn on_feedback(&mut self, now: Time, acked: Bytes, round_trip: Span) {
         self.round_trip = round_trip.max(Span::from_millis(1));

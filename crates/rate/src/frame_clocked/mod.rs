@@ -42,6 +42,7 @@ use crate::backlog::Backlog;
 use crate::base_delay::BaseDelay;
 use crate::in_flight::InFlight;
 use crate::silence::Silence;
+use crate::smoothed::smoothed;
 use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket};
 
 /// Of a frame interval, what a frame takes on the wire. Frames vary by some percent, and a queue that one leaves behind has to drain: of
@@ -78,8 +79,6 @@ const BEGINNING: f64 = 0.5;
 const RARE: f64 = 1.25;
 /// Reports further apart than this tell of an outage and not of their interval: libwebrtc's are at most 250 ms apart.
 const MOST_BETWEEN: Span = Span::from_millis(250);
-/// Weight of a new round trip (RFC 6298, alpha).
-const SMOOTHING: f64 = 0.125;
 
 /// A mechanism that may be left out, to measure what it contributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -361,8 +360,7 @@ impl RateController for FrameClocked {
         }
         if let Some(sample) = feedback.round_trip {
             let sample = sample.max(Span::from_nanos(1));
-            let smoothed = self.round_trip.map_or(sample, |old| old + (sample - old).mul_f64(SMOOTHING));
-            self.round_trip = Some(smoothed);
+            self.round_trip = Some(smoothed(self.round_trip, sample));
         }
         let newest = feedback.packets.iter().map(|report| (report.packet.seq, report.packet.sent_at)).max();
         let acked = newest.map_or(Bytes::ZERO, |(seq, _)| self.in_flight.on_reported(seq));

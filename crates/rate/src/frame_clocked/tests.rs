@@ -38,6 +38,26 @@ impl Wire {
         }
     }
 
+    /// The next packet of the frame.
+    fn packet(&mut self, sent_at: Time, app_limited: bool) -> SentPacket {
+        self.seq += 1;
+        SentPacket {
+            seq: PacketSeq(self.seq),
+            sent_at,
+            size: PACKET,
+            frame: Some(FrameId(self.frame)),
+            probe: None,
+            app_limited,
+        }
+    }
+
+    /// The same, of which the controller is told that it leaves.
+    fn send(&mut self, sent_at: Time, app_limited: bool) -> SentPacket {
+        let packet = self.packet(sent_at, app_limited);
+        self.controller.on_packet_sent(&packet);
+        packet
+    }
+
     fn run(&mut self, frames: u32) -> Decision {
         for _ in 0..frames {
             let decision = self.controller.decision();
@@ -48,16 +68,8 @@ impl Wire {
                 let sent_at = self.now + decision.pacing.time_to_send(Bytes::new(PACKET.get() * index));
                 self.free_at = self.free_at.max(sent_at) + self.capacity.time_to_send(PACKET);
                 let leaves_at = (self.free_at - self.capacity.time_to_send(self.burst)).max(sent_at + LINE);
-                self.seq += 1;
+                let packet = self.packet(sent_at, index + 1 == count);
                 let lost = self.loses > 0 && self.seq.is_multiple_of(self.loses);
-                let packet = SentPacket {
-                    seq: PacketSeq(self.seq),
-                    sent_at,
-                    size: PACKET,
-                    frame: Some(FrameId(self.frame)),
-                    probe: None,
-                    app_limited: index + 1 == count,
-                };
                 reports.push(PacketReport {
                     packet,
                     arrived_at: (!lost).then_some((leaves_at + Span::from_secs(90)).for_peer()),
@@ -151,14 +163,7 @@ fn without_feedback_the_rate_falls_to_the_minimum() {
     let mut wire = Wire::new(Bitrate::from_mbps(10));
     wire.run(60);
     let sent_at = wire.now;
-    wire.controller.on_packet_sent(&SentPacket {
-        seq: PacketSeq(wire.seq + 1),
-        sent_at,
-        size: PACKET,
-        frame: Some(FrameId(wire.frame)),
-        probe: None,
-        app_limited: true,
-    });
+    wire.send(sent_at, true);
     let mut steps = 0;
     while let Some((at, reason)) = wire.controller.poll_timeout() {
         if reason == ControllerWake::FeedbackTimeout {
@@ -176,14 +181,7 @@ fn feedback_that_is_late_lowers_the_target_before_any_packet_tells() {
     let mut wire = Wire::new(Bitrate::from_mbps(10));
     let before = wire.run(60).target;
     let sent_at = wire.now;
-    wire.controller.on_packet_sent(&SentPacket {
-        seq: PacketSeq(wire.seq + 1),
-        sent_at,
-        size: PACKET,
-        frame: Some(FrameId(wire.frame)),
-        probe: None,
-        app_limited: true,
-    });
+    wire.send(sent_at, true);
     let mut targets = Vec::new();
     while let Some((at, ControllerWake::Step)) = wire.controller.poll_timeout() {
         wire.controller.on_timeout(at);
@@ -201,18 +199,10 @@ fn rare_feedback_is_not_late() {
     let (mut late, every) = (0, 4);
     let mut reports = Vec::new();
     for frame in 0..120_u32 {
+        wire.frame = frame;
         let sent_at = wire.now;
         for _ in 0..8 {
-            wire.seq += 1;
-            let packet = SentPacket {
-                seq: PacketSeq(wire.seq),
-                sent_at,
-                size: PACKET,
-                frame: Some(FrameId(frame)),
-                probe: None,
-                app_limited: false,
-            };
-            wire.controller.on_packet_sent(&packet);
+            let packet = wire.send(sent_at, false);
             wire.free_at = wire.free_at.max(sent_at) + wire.capacity.time_to_send(PACKET);
             reports.push(PacketReport { packet, arrived_at: Some(wire.free_at.for_peer()), ce: false });
         }
@@ -239,19 +229,10 @@ fn beside(wire: &mut Wire, queue: Span, frames: u32) -> Decision {
         let took = wire.capacity.time_to_send(PACKET);
         let reports: Vec<PacketReport> = (0..count)
             .map(|index| {
-                wire.seq += 1;
                 let sent_at = wire.now + decision.pacing.time_to_send(Bytes::new(PACKET.get() * index));
                 let arrived_at = (sent_at + queue).max(wire.free_at) + took;
                 wire.free_at = arrived_at;
-                let packet = SentPacket {
-                    seq: PacketSeq(wire.seq),
-                    sent_at,
-                    size: PACKET,
-                    frame: Some(FrameId(wire.frame)),
-                    probe: None,
-                    app_limited: index + 1 == count,
-                };
-                wire.controller.on_packet_sent(&packet);
+                let packet = wire.send(sent_at, index + 1 == count);
                 PacketReport { packet, arrived_at: Some((arrived_at + Span::from_secs(90)).for_peer()), ce: false }
             })
             .collect();

@@ -19,6 +19,7 @@ use nearlight_units::{Bitrate, Bytes, Span, Time};
 use super::reference::{self, Equilibrium, UPDATE_INTERVAL};
 use super::signal::{Congestion, Signal};
 use crate::silence::Silence;
+use crate::smoothed::smoothed;
 use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, RateController, SentFrame, SentPacket};
 
 /// The signal at which the highest rate is reached (`XREF`).
@@ -30,8 +31,6 @@ const SHAPING: f64 = 0.1;
 const MOST_SHAPING: f64 = 0.05;
 /// Before any round trip is known (libwebrtc `kDefaultRtt`).
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(200);
-/// Weight of a new round trip and a new frame interval (RFC 6298, alpha).
-const SMOOTHING: f64 = 0.125;
 /// Before two frames were sent.
 const UNKNOWN_FRAME_INTERVAL: Span = Span::from_micros(16_667);
 
@@ -122,8 +121,7 @@ impl RateController for Rfc8698 {
         self.silence.on_feedback(feedback);
         if let Some(round_trip) = feedback.round_trip {
             let sample = round_trip.max(Span::ZERO);
-            let smoothed = self.round_trip.map_or(sample, |old| old + (sample - old).mul_f64(SMOOTHING));
-            self.round_trip = Some(smoothed);
+            self.round_trip = Some(smoothed(self.round_trip, sample));
         }
         self.signal.on_feedback(now, feedback, self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP));
         let passed = now.saturating_since(*self.updated_at.get_or_insert(now));
@@ -135,7 +133,7 @@ impl RateController for Rfc8698 {
     fn on_frame_sent(&mut self, now: Time, _frame: &SentFrame) {
         if let Some(before) = self.frame_at.replace(now) {
             let sample = now.saturating_since(before).min(Span::from_secs(1));
-            self.frame_interval += (sample - self.frame_interval).mul_f64(SMOOTHING);
+            self.frame_interval = smoothed(Some(self.frame_interval), sample);
         }
     }
 

@@ -27,6 +27,7 @@ use self::window::{Cause, DELAY_TARGET, Facts, Losses, ReferenceWindow};
 use crate::arriving::ArrivingRate;
 use crate::in_flight::{InFlight, MostInFlight};
 use crate::silence::Silence;
+use crate::smoothed::smoothed;
 use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket};
 
 /// Marks are averaged at least this often, or once a round trip; their share rises by an eighth of the difference, and decays
@@ -44,8 +45,6 @@ const LOSS_OF_POLICER: f64 = 0.1;
 const LOSS_WEIGHT: f64 = 1.0 / 200.0;
 /// What is under way is remembered as its highest of one to two of these, or of round trips (`kSlowUpdateInterval`).
 const IN_FLIGHT_STRETCH: Span = Span::from_millis(50);
-/// Weight of a new round trip (RFC 6298, alpha).
-const SMOOTHING: f64 = 0.125;
 /// Before any round trip is known.
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(50);
 /// What arrives is counted over this time. Guess: short enough to show a rate that is ahead of it.
@@ -146,7 +145,7 @@ impl FrameSizes {
     fn on_frame(&mut self, now: Time, frame: &SentFrame) {
         if let Some(before) = self.last_at.replace(now) {
             let sample = now.saturating_since(before).min(Span::from_secs(1));
-            self.interval += (sample - self.interval).mul_f64(SMOOTHING);
+            self.interval = smoothed(Some(self.interval), sample);
         }
         let size = frame.size.get() as f64;
         if self.mean == 0.0 {
@@ -212,13 +211,11 @@ impl ScreamV2 {
 
     fn on_round_trip(&mut self, sample: Span) {
         let sample = sample.max(Span::from_millis(1));
-        let Some(smoothed) = self.round_trip else {
+        if self.round_trip.is_none() {
             // The first round trip: the window that the start rate needs on this path.
-            self.round_trip = Some(sample);
             self.window = ReferenceWindow::new(window_for(self.bounds.start, sample));
-            return;
-        };
-        self.round_trip = Some(smoothed + (sample - smoothed).mul_f64(SMOOTHING));
+        }
+        self.round_trip = Some(smoothed(self.round_trip, sample));
     }
 
     /// Takes the packets in; answers how much arrived with a mark and whether something was lost.

@@ -31,18 +31,17 @@ use nearlight_window::{AckSample, BbrV1, Cause, Congestion, CongestionLaw, Cubic
 use self::flight::Flight;
 use crate::in_flight::MostInFlight;
 use crate::silence::Silence;
+use crate::smoothed::smoothed;
 use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentPacket};
 
 /// Share of the window's rate that the encoder gets. Guess: frames miss their size by some percent.
-const SHARE: f64 = 0.9;
+pub(crate) const SHARE: f64 = 0.9;
 /// Pacing over the window's rate where the law has no pacing of its own (Linux, `tcp_pacing_ca_ratio`).
 const PACING: f64 = 1.2;
 /// A window filled to this share has no room. Guess: a little below what the target leaves under way.
 const FILLED: f64 = 0.8;
 /// The window counts as used from this share on (RFC 7661, section 4.1).
 const USED: f64 = 0.5;
-/// Weight of a new round trip (RFC 6298, alpha).
-const SMOOTHING: f64 = 0.125;
 /// Before any round trip is known (libwebrtc `kDefaultRtt`).
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(200);
 /// What the laws count in: a full packet of the session on IP.
@@ -111,8 +110,7 @@ impl<L: CongestionLaw> Windowed<L> {
 
     fn on_round_trip(&mut self, sample: Span, newest: Option<&PacketReport>) {
         let sample = sample.max(Span::from_nanos(1));
-        let smoothed = self.round_trip.map_or(sample, |old| old + (sample - old).mul_f64(SMOOTHING));
-        self.round_trip = Some(smoothed);
+        self.round_trip = Some(smoothed(self.round_trip, sample));
         if let Some(PacketReport { packet, arrived_at: Some(arrived_at), .. }) = newest {
             self.way_back = Some(sample - arrived_at.ahead_of(packet.sent_at));
         }
