@@ -2,13 +2,19 @@
 # Installs libnearlight for C programs: the shared and the static library, the header and the pkg-config file.
 #
 #   scripts/install-library.sh PREFIX       such as /usr/local, or a folder of your own; DESTDIR is put in front where it is set
+#
+# NEARLIGHT_LIBRARY names a static library that was built before; none is built then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 prefix=$(realpath -m "${1:?give the folder to install into, such as /usr/local}")
 export PATH="$HOME/.cargo/bin:$PATH"
 target=${CARGO_TARGET_DIR:-target}
 
-cargo build --release -p nearlight-capi
+library=${NEARLIGHT_LIBRARY:-}
+if [ -z "$library" ]; then
+  cargo build --release -p nearlight-capi
+  library=$target/release/libnearlight.a
+fi
 version=$(cargo pkgid -p nearlight-capi | sed 's/.*[#@]//')
 # Programs are linked against this name. While the first number is 0, the second one stands for the interface.
 case $version in
@@ -18,7 +24,7 @@ esac
 root=${DESTDIR:-}$prefix
 install -d "$root/lib/pkgconfig" "$root/include"
 install -m 644 include/nearlight.h include/openuvr.h "$root/include/"
-install -m 644 "$target/release/libnearlight.a" "$root/lib/"
+install -m 644 "$library" "$root/lib/libnearlight.a"
 
 # The shared library is linked from the static one, because its symbols get a version: two interfaces can then live in one process.
 work=$(mktemp -d)
@@ -33,7 +39,7 @@ names=$(grep -oh '\b\(nl\|openuvr\)_[a-z_]*(' include/nearlight.h include/openuv
 } >"$work/versions"
 private="$(pkg-config --libs vpx) -lstdc++ -lm -lpthread -ldl"
 # shellcheck disable=SC2086,SC2046
-cc -shared -o "$work/libnearlight.so" $(sed 's/^/-Wl,-u,/' <<<"$names") "$target/release/libnearlight.a" $private \
+cc -shared -o "$work/libnearlight.so" $(sed 's/^/-Wl,-u,/' <<<"$names") "$library" $private \
   -Wl,--gc-sections -Wl,--version-script="$work/versions" -Wl,-soname,"libnearlight.so.$interface" -Wl,-Bsymbolic -Wl,-z,defs
 install -m 755 "$work/libnearlight.so" "$root/lib/libnearlight.so.$version"
 [ "$interface" = "$version" ] || ln -sf "libnearlight.so.$version" "$root/lib/libnearlight.so.$interface"
