@@ -4,7 +4,7 @@
 #   scripts/setup.sh run    what building and serving need
 #   scripts/setup.sh kernel that, and what compiles the programs of `nearlight kernel`
 #   scripts/setup.sh python what `run` installs, and what building the Python package needs
-#   scripts/setup.sh test   all of these, and what the tests need (two browsers, a virtual screen, ffmpeg, aiortc, tcpdump)
+#   scripts/setup.sh test   all of these, and what the tests need (two browsers, a virtual screen, ffmpeg, aiortc, tcpdump, QEMU)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-run}
@@ -33,6 +33,10 @@ case $purpose in python | test) packages+=(python3-venv) ;; esac
   pulseaudio-utils libsdl2-2.0-0
   # Programs that draw by OpenGL, which `nearlight hook` streams.
   libgl1 libglx-mesa0 libgles2)
+
+# The receiving library is built for aarch64 and run in QEMU's emulation.
+cross=$([ "$purpose" = test ] && [ "$(uname -m)" = x86_64 ] && echo aarch64-unknown-linux-gnu || true)
+[ -z "$cross" ] || packages+=(g++-aarch64-linux-gnu qemu-user-static)
 
 oldest_node=18
 node_is_recent() { command -v node >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge "$oldest_node" ]; }
@@ -97,13 +101,13 @@ fi
 have_toolchain() {
   local parts
   parts=$(rustup component list --toolchain "$toolchain" --installed 2>/dev/null) || return 1
-  for part in clippy rustfmt rust-std-wasm32-unknown-unknown rust-std-wasm32-wasip1; do
+  for part in clippy rustfmt rust-std-wasm32-unknown-unknown rust-std-wasm32-wasip1 ${cross:+rust-std-$cross}; do
     grep -q "^$part" <<<"$parts" || return 1
   done
 }
 if ! have_toolchain; then
-  say "installing: Rust $toolchain with rustfmt, clippy and the WebAssembly targets (browsers, WASI)"
-  rustup toolchain install "$toolchain" --profile minimal --component rustfmt --component clippy --target wasm32-unknown-unknown --target wasm32-wasip1 --no-self-update >&2
+  say "installing: Rust $toolchain with rustfmt, clippy and the WebAssembly targets (browsers, WASI)${cross:+, and $cross}"
+  rustup toolchain install "$toolchain" --profile minimal --component rustfmt --component clippy --target wasm32-unknown-unknown --target wasm32-wasip1 ${cross:+--target "$cross"} --no-self-update >&2
 fi
 
 # --- a browser where the distribution has none ---------------------------------------------------------------------------------

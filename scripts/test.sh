@@ -15,6 +15,9 @@ cargo test --release -p nearlight-kernel --features bpf
 step "the Python package, installed from its wheel"
 scripts/python.sh test
 
+step "the receiving library for aarch64, under QEMU"
+NEARLIGHT_BIN="$(realpath "$target")/release/nearlight" scripts/test-aarch64.sh
+
 step "a sweep of the lab over a Ray cluster, of which a node dies"
 NEARLIGHT_BIN="$(realpath "$target")/release/nearlight" deploy/sweeps/test.sh
 
