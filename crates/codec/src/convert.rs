@@ -3,7 +3,8 @@
 
 use yuv::{BufferStoreMut, YuvConversionMode, YuvPlanarImage, YuvPlanarImageMut, YuvRange, YuvStandardMatrix};
 
-use crate::image::{Plane, Target};
+use crate::image::{Plane, Rows, Target};
+use crate::row_pairs::{Kernel, RowPair};
 use crate::{CodecError, Picture, PictureView, Size};
 
 /// Order of a pixel's bytes.
@@ -47,16 +48,70 @@ pub fn to_picture(pixels: Pixels<'_>, picture: &mut Picture) -> Result<(), Codec
     picture.set_size(size);
     let stride_of_luma = size.width.into();
     let Picture { luma, blue, red, .. } = picture;
-    convert_packed(order, Plane { bytes, stride }, size, Target { luma, blue, red, stride: stride_of_luma })
+    convert_packed(
+        order,
+        Plane { bytes, stride },
+        Rows::TopDown,
+        size,
+        Target { luma, blue, red, stride: stride_of_luma },
+    )
 }
 
 /// Converts pixels into part of a picture; `size` is even.
 pub(crate) fn convert_packed(
     order: PixelOrder,
     plane: Plane<'_>,
+    rows: Rows,
     size: Size,
     target: Target<'_>,
 ) -> Result<(), CodecError> {
+    check_rgb("an RGB buffer", size, (plane.bytes.len(), plane.stride), order.bytes())?;
+    match (Kernel::detect(order), rows) {
+        (Some(kernel), _) => {
+            convert_by(kernel, plane, rows, size, target);
+            Ok(())
+        }
+        (None, Rows::TopDown) => convert_by_library(order, plane, size, target),
+        (None, Rows::BottomUp) => {
+            let Target { luma, blue, red, stride } = target;
+            let (width, height) = (usize::from(size.width), usize::from(size.height));
+            // Two rows at a time: those share their colours.
+            let pair = Size { height: 2, ..size };
+            for place in 0..height / 2 {
+                let from = Plane { bytes: &plane.bytes[(height - 2 - 2 * place) * plane.stride..], ..plane };
+                let luma = &mut luma[2 * place * stride..];
+                let (blue, red) = (&mut blue[place * stride / 2..], &mut red[place * stride / 2..]);
+                convert_by_library(order, from, pair, Target { luma: &mut *luma, blue, red, stride })?;
+                let (upper, lower) = luma.split_at_mut(stride);
+                upper[..width].swap_with_slice(&mut lower[..width]);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn convert_by(kernel: Kernel, plane: Plane<'_>, rows: Rows, size: Size, target: Target<'_>) {
+    let Target { luma, blue, red, stride } = target;
+    let (width, height) = (usize::from(size.width), usize::from(size.height));
+    let row = |number: usize| {
+        let number = if rows == Rows::TopDown { number } else { height - 1 - number };
+        &plane.bytes[number * plane.stride..][..4 * width]
+    };
+    let lumas = luma.chunks_mut(2 * stride);
+    let differences = blue.chunks_mut(stride / 2).zip(red.chunks_mut(stride / 2));
+    for (place, (luma, (blue, red))) in lumas.zip(differences).take(height / 2).enumerate() {
+        let (upper, lower) = luma.split_at_mut(stride);
+        kernel.convert(&mut RowPair {
+            pixels: [row(2 * place), row(2 * place + 1)],
+            luma: [&mut upper[..width], &mut lower[..width]],
+            blue: &mut blue[..width / 2],
+            red: &mut red[..width / 2],
+        });
+    }
+}
+
+/// The same for the library, from the upper row on.
+fn convert_by_library(order: PixelOrder, plane: Plane<'_>, size: Size, target: Target<'_>) -> Result<(), CodecError> {
     let Target { luma, blue, red, stride } = target;
     let from_stride = check_rgb("an RGB buffer", size, (plane.bytes.len(), plane.stride), order.bytes())?;
     // The library skips two rows where the second one ends without its padding.

@@ -124,20 +124,8 @@ fn write(image: &Image<'_>, target: Target<'_>) -> Result<(), CodecError> {
     let luma_shape = (width, height, stride);
     let chroma_shape = (width / 2, height / 2, stride / 2);
     match layout {
-        Layout::Packed(order, plane) if rows == Rows::TopDown => {
-            convert_packed(order, plane, size, Target { luma, blue, red, stride })?;
-        }
         Layout::Packed(order, plane) => {
-            // Two rows at a time: those share their colours.
-            let pair = Size { height: 2, ..size };
-            for place in 0..height / 2 {
-                let from = Plane { bytes: &plane.bytes[(height - 2 - 2 * place) * plane.stride..], ..plane };
-                let luma = &mut luma[2 * place * stride..];
-                let (blue, red) = (&mut blue[place * stride / 2..], &mut red[place * stride / 2..]);
-                convert_packed(order, from, pair, Target { luma: &mut *luma, blue, red, stride })?;
-                let (upper, lower) = luma.split_at_mut(stride);
-                upper[..width].swap_with_slice(&mut lower[..width]);
-            }
+            convert_packed(order, plane, rows, size, Target { luma, blue, red, stride })?;
         }
         Layout::Nv12([from, chroma]) => {
             copy(from, luma, luma_shape, rows);

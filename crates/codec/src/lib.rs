@@ -16,6 +16,7 @@ mod measure;
 mod picture;
 pub mod quality;
 mod references;
+mod row_pairs;
 pub mod sample;
 mod strip;
 #[cfg(feature = "vp8")]
