@@ -2,7 +2,7 @@
 # The Python package: builds its wheel, and tests it in an environment of its own.
 #
 #   scripts/python.sh wheel    a wheel for others, in $CARGO_TARGET_DIR/wheels: brings along what a usual system lacks
-#   scripts/python.sh test     one for this machine, installed in a fresh environment and tested; after `cargo test` little is left to build
+#   scripts/python.sh test     the same wheel, installed in a fresh environment and tested; after `cargo test` little is left to build
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -31,7 +31,15 @@ case ${1:?say wheel or test} in
   test)
     wheels=$target/python-test-wheels
     rm -rf "$wheels"
-    (cd python && maturin build --release --auditwheel skip --compression-method stored --out "$wheels")
+    (cd python && maturin build --release --compression-method stored --out "$wheels")
+    # One for every CPython from 3.11 on, and for every distribution with this glibc or a newer one (PEP 600).
+    case $(basename "$wheels"/*.whl) in
+      nearlight-*-cp311-abi3-manylinux_*.whl) ;;
+      *)
+        echo "python.sh: $(basename "$wheels"/*.whl) is not for CPython's stable interface on any Linux: see what maturin printed" >&2
+        exit 1
+        ;;
+    esac
     environment=$target/python-test
     rm -rf "$environment"
     # With the system's NumPy; the package itself is in the environment alone.
@@ -42,6 +50,8 @@ case ${1:?say wheel or test} in
     trap 'rm -rf "$scratch"' EXIT
     cp -r python/tests python/examples "$scratch"
     cd "$scratch"
+    # What a usual system lacks comes from the wheel.
+    "$environment/bin/python" -c 'import nearlight; assert "nearlight.libs/libvpx" in open("/proc/self/maps").read()'
     "$environment/bin/python" -m unittest discover --start-directory tests --top-level-directory . "${@:2}"
     ;;
   *)
