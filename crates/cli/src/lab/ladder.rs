@@ -96,6 +96,7 @@ fn stop_by_signal() -> anyhow::Result<Arc<AtomicBool>> {
 fn print(ladder: &Ladder) {
     for report in &ladder.sizes {
         print_size(report, ladder.published_ssim_mean);
+        print_total(report, ladder.published_total_ms);
     }
     if let Some(report) = ladder.sizes.first() {
         println!("\nWhy the differences are not the paper's:");
@@ -103,8 +104,6 @@ fn print(ladder: &Ladder) {
             println!("  {}: {}", name(rung.step), rung.reason);
         }
     }
-    let [before, after] = ladder.published_total_ms;
-    println!("\nPublished in all: {before} ms before, {after} ms after.");
 }
 
 const fn name(step: Step) -> &'static str {
@@ -144,6 +143,21 @@ fn print_size(report: &SizeReport, published_ssim: f64) {
     }
     if let (Some(mean), Some(worst)) = (ssim_mean, ssim_worst) {
         println!("SSIM: mean {mean:.3}, worst {worst:.3} (published: mean {published_ssim:.3})");
+    }
+}
+
+/// From the first step that was measured to the last one.
+fn print_total(report: &SizeReport, [before, after]: [f64; 2]) {
+    let mut totals = report.rungs.iter().filter_map(|rung| Some((rung.step, rung.total_us.as_ref()?.median)));
+    let Some((first, slowest)) = totals.next() else { return };
+    if let Some((last, us)) = totals.next_back() {
+        println!(
+            "In all, encoder and decoder included: {:.2} ms ({}), {:.2} ms ({}); published: {before} ms, {after} ms",
+            slowest / 1e3,
+            name(first),
+            us / 1e3,
+            name(last)
+        );
     }
 }
 
