@@ -38,6 +38,13 @@ impl Size {
         };
         Err(CodecError::Shape { size: self, reason })
     }
+
+    /// Of the left half; the whole where a half could not be coded.
+    #[must_use]
+    pub fn left_half(self) -> Self {
+        let half = Self { width: self.width / 2, ..self };
+        if half.check().is_ok() { half } else { self }
+    }
 }
 
 impl fmt::Display for Size {
@@ -167,8 +174,7 @@ impl PictureView<'_> {
     /// Its left half, as the left eye's picture of two side by side; the whole where a half could not be coded.
     #[must_use]
     pub fn left_half(self) -> Self {
-        let size = Size { width: self.size.width / 2, ..self.size };
-        if size.check().is_ok() { Self { size, ..self } } else { self }
+        Self { size: self.size.left_half(), ..self }
     }
 
     /// Copies the planes into `picture`, dropping their padding: for callers that keep a picture beyond the decoder's next call.

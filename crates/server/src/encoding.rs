@@ -2,6 +2,7 @@
 //! hands the picture over.
 //!
 //! With a thread, pictures travel in a ring of two buffers: the studio fills one while the encoder reads the other; no pixel is copied.
+//! A picture that a source has submitted is encoded where it lies if it has the viewer's size; the buffer then travels unused.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -16,6 +17,7 @@ use nearlight_wire::marker::{Marker, Strip};
 use nearlight_wire::{FrameHeader, View};
 
 use crate::mailbox::{Delivery, EncoderMailbox};
+use crate::pictures::SharedPicture;
 
 /// One picture being encoded and one queued.
 const PICTURES: usize = 2;
@@ -28,11 +30,19 @@ pub(crate) fn strip_below(encoders: &Encoders, codec: CodecKind, config: Encoder
     encoders.describe(codec, coded).is_ok().then_some(strip)
 }
 
-/// A rendered and converted picture with the contents of its frame header.
+/// A rendered and converted picture to encode.
 #[derive(Debug)]
 pub(crate) struct Job {
     /// May have the marker appended below.
     pub(crate) picture: Picture,
+    /// Takes the place of `picture`, whose contents are old.
+    pub(crate) in_place: Option<InPlace>,
+    pub(crate) facts: PictureFacts,
+}
+
+/// The contents of its frame header.
+#[derive(Debug)]
+pub(crate) struct PictureFacts {
     /// The picture's size without the marker.
     pub(crate) size: Size,
     pub(crate) id: FrameId,
@@ -44,6 +54,14 @@ pub(crate) struct Job {
     pub(crate) display_at: Time,
     pub(crate) deadline: Time,
     pub(crate) views: Vec<View>,
+}
+
+/// A submitted picture that is encoded without a copy of it.
+#[derive(Debug)]
+pub(crate) struct InPlace {
+    captured: Arc<SharedPicture>,
+    /// To be added below it while it is encoded.
+    marker: Option<(Strip, Marker)>,
 }
 
 /// Where pictures are encoded.
@@ -145,13 +163,24 @@ impl EncoderLane {
 
     /// Adds the marker below a picture if the client crops it and the encoder accepts that height.
     pub(crate) fn add_marker(&mut self, marker: Marker, picture: &mut Picture) {
-        if picture.size != self.config.size {
-            self.config.size = picture.size;
-            self.strip = Self::strip_for(&self.mailbox, &self.encoders, self.config);
-        }
-        if let Some(strip) = self.strip {
+        if let Some(strip) = self.strip_below(picture.size) {
             picture.add_marker(strip, marker);
         }
+    }
+
+    /// A submitted picture of this viewer's size, encoded where it lies. None where the marker has to be written below it and others may
+    /// read it meanwhile: unless this viewer is the `only` one, they would wait.
+    pub(crate) fn in_place(&mut self, captured: &Arc<SharedPicture>, marker: Marker, only: bool) -> Option<InPlace> {
+        let marker = self.strip_below(captured.size).map(|strip| (strip, marker));
+        (only || marker.is_none()).then(|| InPlace { captured: Arc::clone(captured), marker })
+    }
+
+    fn strip_below(&mut self, size: Size) -> Option<Strip> {
+        if size != self.config.size {
+            self.config.size = size;
+            self.strip = Self::strip_for(&self.mailbox, &self.encoders, self.config);
+        }
+        self.strip
     }
 
     /// Frames being encoded are still delivered.
@@ -253,13 +282,33 @@ impl Coding {
 
     /// Encodes a picture. Returns its memory and the frame to deliver; none when the session is gone.
     fn encode(&mut self, job: Job) -> Result<Option<(Picture, EncodedFrame<'static>)>, CodecError> {
+        let Job { picture, in_place, facts } = job;
+        let frame = match in_place {
+            None => self.encode_picture(&picture, facts),
+            Some(InPlace { captured, marker: None }) => self.encode_picture(&captured.read(), facts),
+            Some(InPlace { captured, marker: Some((strip, marker)) }) => {
+                let mut shared = captured.write();
+                shared.add_marker(strip, marker);
+                let frame = self.encode_picture(&shared, facts);
+                shared.set_size(captured.size);
+                frame
+            }
+        };
+        Ok(frame?.map(|frame| (picture, frame)))
+    }
+
+    fn encode_picture(
+        &mut self,
+        picture: &Picture,
+        facts: PictureFacts,
+    ) -> Result<Option<EncodedFrame<'static>>, CodecError> {
         let target = self.mailbox.target();
-        let first = *self.first.get_or_insert(job.id);
-        if job.picture.size != self.coded_size {
-            self.coded_size = job.picture.size;
+        let first = *self.first.get_or_insert(facts.id);
+        if picture.size != self.coded_size {
+            self.coded_size = picture.size;
             self.encoder.set_size(self.coded_size)?;
         }
-        if !self.mailbox.announce(job.size, job.views.len() as u8) {
+        if !self.mailbox.announce(facts.size, facts.views.len() as u8) {
             return Ok(None);
         }
         let EncodeRequest { rate: wanted, reference, acknowledged } = self.answered.request(target.encoder);
@@ -274,28 +323,27 @@ impl Coding {
         if let Some(frame) = acknowledged.and_then(|frame| frame.0.checked_sub(first.0)) {
             self.encoder.on_decoded(FrameId(frame));
         }
-        let coded = self.encoder.encode(&job.picture, reference)?;
-        self.answered.on_coded(job.id, coded.is_key(), reference);
+        let coded = self.encoder.encode(picture, reference)?;
+        self.answered.on_coded(facts.id, coded.is_key(), reference);
         let header = FrameHeader {
-            width: job.size.width,
-            height: job.size.height,
-            input: job.input,
-            input_received_at: job.input_received_at,
-            render_started_at: job.render_started_at,
-            rendered_at: job.rendered_at,
-            converted_at: job.converted_at,
+            width: facts.size.width,
+            height: facts.size.height,
+            input: facts.input,
+            input_received_at: facts.input_received_at,
+            render_started_at: facts.render_started_at,
+            rendered_at: facts.rendered_at,
+            converted_at: facts.converted_at,
             encoded_at: self.clock.now(),
-            display_at: job.display_at,
-            deadline: job.deadline,
-            views: job.views,
+            display_at: facts.display_at,
+            deadline: facts.deadline,
+            views: facts.views,
         };
         // The marker changes with every frame but does not count as a change of the picture.
-        let frozen = self.change.on_picture(job.picture.view().top(job.size.height));
+        let frozen = self.change.on_picture(picture.view().top(facts.size.height));
         let distortion = Distortion { coded: coded.distortion, frozen };
         let reference = coded.reference.map(|frame| FrameId(first.0 + frame.0));
         let bits = coded.bits.into();
-        let frame = EncodedFrame { id: job.id, reference, header, bits, distortion, group_index: None };
-        Ok(Some((job.picture, frame)))
+        Ok(Some(EncodedFrame { id: facts.id, reference, header, bits, distortion, group_index: None }))
     }
 }
 
@@ -338,8 +386,7 @@ mod tests {
     }
 
     fn job(picture: Picture, id: FrameId) -> Job {
-        Job {
-            picture,
+        let facts = PictureFacts {
             size: CONFIG.size,
             id,
             input: InputSeq(0),
@@ -350,7 +397,8 @@ mod tests {
             display_at: Time::ZERO,
             deadline: Time::ZERO,
             views: Vec::new(),
-        }
+        };
+        Job { picture, in_place: None, facts }
     }
 
     fn free_picture(lane: &mut EncoderLane) -> Picture {

@@ -330,9 +330,9 @@ impl State {
         self.offered = captured.number;
         let mut kinds: Vec<&mut Simulcast> = self.groups.iter_mut().map(|group| &mut group.simulcast).collect();
         share_layers(now, &mut kinds);
-        let mut own = 0;
+        let (mut own, only) = (0, self.groups.len() == 1);
         for group in &mut self.groups {
-            own += group.offer(now, &self.common, (&captured, news));
+            own += group.offer(now, &self.common, (&captured, news), only);
         }
         self.metrics.on_own_encodes(own);
     }

@@ -165,11 +165,12 @@ impl Coding {
                 tracing::warn!(%rate, %error, "the encoder rejected a new rate and keeps the old one; lower --max-rate");
             }
         }
-        let (view, copies) = captured.for_eyes(*eyes);
-        let picture = if captured.picture.size == *size && view.size == *size && copies == 1 {
-            &captured.picture
+        let shared = captured.read();
+        let (seen, copies) = captured.for_eyes(*eyes);
+        let picture = if captured.size == *size && seen == *size && copies == 1 {
+            &*shared
         } else {
-            fitted.fit(view, *size, copies);
+            fitted.fit(captured.part(&shared, *eyes), *size, copies);
             fitted
         };
         let reference = if *key { Reference::Nothing } else { Reference::Newest };

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use nearlight_codec::{Picture, PictureView, Size, convert};
 use nearlight_net::Clock;
@@ -19,7 +19,9 @@ const SPARES: usize = 7;
 /// A submitted picture.
 #[derive(Debug)]
 pub(crate) struct SharedPicture {
-    pub(crate) picture: Picture,
+    /// Encoders read it. One that adds the marker below it, for the only viewer, writes there while it encodes.
+    picture: RwLock<Picture>,
+    pub(crate) size: Size,
     pub(crate) captured_at: Time,
     pub(crate) converted_at: Time,
     /// The views that it was rendered for; empty if it does not depend on views.
@@ -33,7 +35,8 @@ pub(crate) struct SharedPicture {
 impl SharedPicture {
     fn new() -> Self {
         Self {
-            picture: picture_of(Planes::default()),
+            picture: RwLock::new(picture_of(Planes::default())),
+            size: Size { width: 0, height: 0 },
             captured_at: Time::ZERO,
             converted_at: Time::ZERO,
             views: Vec::new(),
@@ -42,14 +45,29 @@ impl SharedPicture {
         }
     }
 
-    /// What this many eyes see of it, and how many copies of that side by side make their picture: a single eye gets the left half.
-    pub(crate) fn for_eyes(&self, eyes: u8) -> (PictureView<'_>, u8) {
-        let whole = self.picture.view();
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Picture> {
+        self.picture.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For rows below the picture, which are to be removed again.
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Picture> {
+        self.picture.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The size of what this many eyes see of it, and how many copies of that side by side make their picture: a single eye gets the left
+    /// half.
+    pub(crate) fn for_eyes(&self, eyes: u8) -> (Size, u8) {
         match (self.side_by_side, eyes) {
-            (false, _) => (whole, eyes),
-            (true, 0 | 1) => (whole.left_half(), 1),
-            (true, _) => (whole, 1),
+            (false, _) => (self.size, eyes),
+            (true, 0 | 1) => (self.size.left_half(), 1),
+            (true, _) => (self.size, 1),
         }
+    }
+
+    /// That part of the picture, which [`SharedPicture::read`] has given.
+    pub(crate) fn part<'a>(&self, picture: &'a Picture, eyes: u8) -> PictureView<'a> {
+        let whole = picture.view().top(self.size.height);
+        PictureView { size: self.for_eyes(eyes).0, ..whole }
     }
 }
 
@@ -126,7 +144,8 @@ impl Pictures {
         kept.submitted += 1;
         let number = kept.submitted;
         if let Some(shared) = Arc::get_mut(&mut shared) {
-            let old = std::mem::replace(&mut shared.picture, picture);
+            shared.size = picture.size;
+            let old = std::mem::replace(shared.picture.get_mut().unwrap_or_else(PoisonError::into_inner), picture);
             kept.keep_planes(planes_of(old));
             shared.views.clear();
             shared.views.extend_from_slice(views);
@@ -197,9 +216,12 @@ impl PictureSink for Pictures {
     fn lend(&self, (width, height): (u16, u16)) -> Planes {
         let mut kept = self.kept();
         let planes = kept.planes.pop().or_else(|| {
-            let mut spare = kept.free(|spare| !spare.picture.luma.is_empty())?;
-            let picture = Arc::get_mut(&mut spare).map(|spare| &mut spare.picture);
-            let planes = picture.map(|picture| std::mem::replace(picture, picture_of(Planes::default())));
+            let mut spare = kept.free(|spare| spare.size.pixels() > 0)?;
+            let planes = Arc::get_mut(&mut spare).map(|spare| {
+                spare.size = Size { width: 0, height: 0 };
+                let picture = spare.picture.get_mut().unwrap_or_else(PoisonError::into_inner);
+                std::mem::replace(picture, picture_of(Planes::default()))
+            });
             kept.keep(Some(spare));
             planes.map(planes_of)
         });
@@ -280,7 +302,7 @@ mod tests {
             let captured_at = Time::from_millis(millis.into());
             pictures.submit_planes(planes, &PlanesContent { captured_at, ..PlanesContent::default() });
             let newest = pictures.newest().expect("a picture");
-            assert_eq!((newest.picture.luma.as_ptr(), newest.picture.luma[9]), (place, millis));
+            assert_eq!((newest.read().luma.as_ptr(), newest.read().luma[9]), (place, millis));
         }
         assert!(seen.len() <= 3, "memory is used again: {}", seen.len());
         // Returned planes are lent next, and planes of a wrong length are the source's failure.
@@ -298,10 +320,12 @@ mod tests {
     #[test]
     fn a_picture_for_two_eyes_is_halved_for_one_and_one_for_one_eye_is_doubled_for_two() {
         let mut shared = SharedPicture::new();
-        shared.picture = Picture::new(Size { width: 64, height: 32 });
+        shared.size = Size { width: 64, height: 32 };
+        shared.picture = RwLock::new(Picture::new(shared.size));
         let shape = |shared: &SharedPicture, eyes| {
-            let (view, copies) = shared.for_eyes(eyes);
-            (view.size.width, copies)
+            let (size, copies) = shared.for_eyes(eyes);
+            assert_eq!(shared.part(&shared.read(), eyes).size, size);
+            (size.width, copies)
         };
         assert_eq!([1, 2].map(|eyes| shape(&shared, eyes)), [(64, 1), (64, 2)]);
         shared.side_by_side = true;

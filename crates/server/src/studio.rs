@@ -20,7 +20,7 @@ use nearlight_session::{
 use nearlight_units::{InputSeq, Span, Time};
 use nearlight_wire::{DisplayKind, Fov, InputSample, Pose, View, marker::Marker};
 
-use crate::encoding::{EncoderLane, Job, Where, display_budget};
+use crate::encoding::{EncoderLane, Job, PictureFacts, Where, display_budget};
 use crate::fan_out::{FanOut, News};
 use crate::mailbox::{Delivery, EncoderMailbox, ToApplication};
 use crate::metrics::Metrics;
@@ -330,8 +330,7 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
         return Err(SceneError::Adapter(format!("its picture cannot be converted: {error}")));
     }
     viewer.lane.add_marker(Marker { frame: id, input: viewer.input }, &mut picture);
-    let job = Job {
-        picture,
+    let facts = PictureFacts {
         size,
         id,
         input: viewer.input,
@@ -343,7 +342,7 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
         deadline: render_started_at + display_budget(format.frame_interval()),
         views,
     };
-    viewer.ended = !viewer.lane.encode(job);
+    viewer.ended = !viewer.lane.encode(Job { picture, in_place: None, facts });
     Ok(decision.into())
 }
 

@@ -26,12 +26,13 @@ pub(super) struct ViewerGroup {
 }
 
 impl ViewerGroup {
-    /// Returns how many pictures went to viewers' own encoders.
+    /// Returns how many pictures went to viewers' own encoders. `only`: there is no other group.
     pub(super) fn offer(
         &mut self,
         now: Time,
         common: &Common,
         (captured, news): (&Arc<SharedPicture>, PictureNews),
+        only: bool,
     ) -> u64 {
         let single = self.viewers.len() == 1;
         for viewer in &mut self.viewers {
@@ -44,7 +45,7 @@ impl ViewerGroup {
             }
             self.simulcast.set_facts(now, viewer.member, viewer.facts());
         }
-        self.simulcast.set_pixels(captured.picture.size.pixels() as u32, common.format.fps);
+        self.simulcast.set_pixels(captured.size.pixels() as u32, common.format.fps);
         let busy: [bool; MOST_LAYERS] =
             std::array::from_fn(|slot| self.layers[slot].as_ref().is_some_and(LayerEncoder::is_busy));
         let plan = self.simulcast.on_picture(now, news, busy);
@@ -64,13 +65,13 @@ impl ViewerGroup {
             self.encode(common, captured, &frame);
         }
         let alone = plan.alone.and_then(|alone| self.viewers.iter_mut().find(|viewer| viewer.member == alone));
-        alone.map_or(0, |viewer| u64::from(viewer.encode_own(now, common, captured, news)))
+        alone.map_or(0, |viewer| u64::from(viewer.encode_own(now, common, (captured, news), single && only)))
     }
 
     fn encode(&mut self, common: &Common, captured: &Arc<SharedPicture>, frame: &LayerFrame) {
         let (codec, display) = self.kind;
         let eyes = common.format.views_for(display);
-        let source = Format { size: captured.for_eyes(eyes).0.size, ..common.format };
+        let source = Format { size: captured.for_eyes(eyes).0, ..common.format };
         let size = source.size_for(display, frame.scale);
         let slot = &mut self.layers[frame.layer];
         if slot.is_none() {

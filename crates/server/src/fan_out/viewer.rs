@@ -12,7 +12,7 @@ use nearlight_units::{InputSeq, Time};
 use nearlight_wire::{DisplayKind, View, marker::Marker};
 
 use super::Common;
-use crate::encoding::{EncoderLane, EndingLane, Job, Where, display_budget};
+use crate::encoding::{EncoderLane, EndingLane, Job, PictureFacts, Where, display_budget};
 use crate::layer::Recipient;
 use crate::mailbox::{Delivery, EncoderMailbox};
 use crate::pictures::SharedPicture;
@@ -111,18 +111,18 @@ impl Viewer {
         Recipient { mailbox: Arc::clone(&self.mailbox), chain, input, input_received_at, display_at, views }
     }
 
-    /// Encodes a picture for this viewer alone, at exactly its rate. True if it was encoded.
+    /// Encodes a picture for this viewer alone, at exactly its rate. True if it was encoded. `only`: nobody else reads the picture.
     pub(super) fn encode_own(
         &mut self,
         now: Time,
         common: &Common,
-        captured: &Arc<SharedPicture>,
-        news: PictureNews,
+        (captured, news): (&Arc<SharedPicture>, PictureNews),
+        only: bool,
     ) -> bool {
         let target = self.mailbox.target();
         let kind = (target.display, common.format.views_for(target.display));
-        let (view, copies) = captured.for_eyes(kind.1);
-        let source = Format { size: view.size, ..common.format };
+        let (seen, copies) = captured.for_eyes(kind.1);
+        let source = Format { size: seen, ..common.format };
         let size = source.size_for(target.display, target.step.scale);
         match &self.encoding {
             Encoding::Own { .. } => {}
@@ -171,15 +171,18 @@ impl Viewer {
         }
         let Some(mut picture) = lane.poll_picture() else { return false };
         *newest = captured.number;
-        picture.fit(view, size, copies);
         let id = self.mailbox.take_frame_id();
         let (input, input_received_at) = self.shown(captured);
-        if let Encoding::Own { lane, .. } = &mut self.encoding {
-            lane.add_marker(Marker { frame: id, input }, &mut picture);
+        let marker = Marker { frame: id, input };
+        let Encoding::Own { lane, .. } = &mut self.encoding else { return false };
+        let as_it_is = captured.size == size && seen == size && copies <= 1;
+        let in_place = lane.in_place(captured, marker, only).filter(|_| as_it_is);
+        if in_place.is_none() {
+            picture.fit(captured.part(&captured.read(), kind.1), size, copies);
+            lane.add_marker(marker, &mut picture);
         }
         let display_at = self.display_at(captured);
-        let job = Job {
-            picture,
+        let facts = PictureFacts {
             size,
             id,
             input,
@@ -193,7 +196,7 @@ impl Viewer {
             views: self.views(captured, kind, size, display_at),
         };
         let Encoding::Own { lane, .. } = &mut self.encoding else { return false };
-        self.left = !lane.encode(job);
+        self.left = !lane.encode(Job { picture, in_place, facts });
         true
     }
 }
