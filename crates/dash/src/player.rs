@@ -25,8 +25,6 @@ const INSUFFICIENT: f64 = 0.7;
 const IGNORED: u32 = 2;
 /// No step up for so long after a download was given up (`abandonLoadTimeout`).
 const ABANDONED: Span = Span::from_secs(10);
-/// Segments ahead that are not replaced by better ones (`_prepareForFastQualitySwitch`).
-const KEPT_SEGMENTS: f64 = 1.5;
 
 /// A file to fetch. There is at most one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,12 +319,14 @@ impl Player {
         }
     }
 
-    /// What lies further ahead and is worse is fetched again.
+    /// What lies ahead and is worse is fetched again, from the segment that is being played on (`_prepareForFastQualitySwitch`).
+    ///
+    /// 1.5 segments ahead of playback are meant to be kept. But the representation that this method is given has no segment duration
+    /// (`fragmentDuration` is null there, which `isNaN` takes for a number), so that dash.js 5.2.1 keeps none.
     fn replace_from(&mut self, rung: usize) {
-        let kept = self.content.segment().mul_f64(KEPT_SEGMENTS);
-        let place = self.screen.position() + kept;
-        if self.screen.level() >= kept && self.screen.rung_at(place).is_some_and(|there| there < rung) {
-            self.next = self.screen.segment_at(place);
+        let position = self.screen.position();
+        if self.screen.rung_at(position).is_some_and(|there| there < rung) {
+            self.next = self.screen.segment_at(position);
         }
     }
 }
