@@ -283,6 +283,10 @@ impl Coding {
     /// Encodes a picture. Returns its memory and the frame to deliver; none when the session is gone.
     fn encode(&mut self, job: Job) -> Result<Option<(Picture, EncodedFrame<'static>)>, CodecError> {
         let Job { picture, in_place, facts } = job;
+        // May wait for the session, with which nobody is to wait for the picture.
+        if !self.mailbox.announce(facts.size, facts.views.len() as u8) {
+            return Ok(None);
+        }
         let frame = match in_place {
             None => self.encode_picture(&picture, facts),
             Some(InPlace { captured, marker: None }) => self.encode_picture(&captured.read(), facts),
@@ -294,22 +298,15 @@ impl Coding {
                 frame
             }
         };
-        Ok(frame?.map(|frame| (picture, frame)))
+        Ok(Some((picture, frame?)))
     }
 
-    fn encode_picture(
-        &mut self,
-        picture: &Picture,
-        facts: PictureFacts,
-    ) -> Result<Option<EncodedFrame<'static>>, CodecError> {
+    fn encode_picture(&mut self, picture: &Picture, facts: PictureFacts) -> Result<EncodedFrame<'static>, CodecError> {
         let target = self.mailbox.target();
         let first = *self.first.get_or_insert(facts.id);
         if picture.size != self.coded_size {
             self.coded_size = picture.size;
             self.encoder.set_size(self.coded_size)?;
-        }
-        if !self.mailbox.announce(facts.size, facts.views.len() as u8) {
-            return Ok(None);
         }
         let EncodeRequest { rate: wanted, reference, acknowledged } = self.answered.request(target.encoder);
         if wanted != self.rate {
@@ -343,7 +340,7 @@ impl Coding {
         let distortion = Distortion { coded: coded.distortion, frozen };
         let reference = coded.reference.map(|frame| FrameId(first.0 + frame.0));
         let bits = coded.bits.into();
-        Ok(Some(EncodedFrame { id: facts.id, reference, header, bits, distortion, group_index: None }))
+        Ok(EncodedFrame { id: facts.id, reference, header, bits, distortion, group_index: None })
     }
 }
 
