@@ -336,6 +336,9 @@ typedef struct nl_host nl_host;
 // A viewer in this process, connected to a server anywhere.
 typedef struct nl_viewer_session nl_viewer_session;
 
+// Images of one Vulkan device on their way to a server.
+typedef struct nl_vulkan nl_vulkan;
+
 // What to open. Zero and NULL stand for the usual.
 typedef struct {
   // sizeof(nl_options)
@@ -524,6 +527,39 @@ typedef struct {
   size_t offsets[3];
   size_t strides[3];
 } nl_dmabuf;
+
+// Vulkan's vkGetInstanceProcAddr, cast to this type.
+typedef void (*(*nl_vulkan_loader)(void *instance, const char *name))(void);
+
+// The program's own Vulkan, which outlives the reader.
+typedef struct {
+  // sizeof(nl_vulkan_options)
+  size_t size;
+  nl_vulkan_loader loader;
+  // VkInstance, VkPhysicalDevice, VkDevice.
+  void *instance;
+  void *physical_device;
+  void *device;
+  // VkQueue, of a family with graphics, compute or transfer. It copies the images; nl_vulkan calls count as uses of it.
+  void *queue;
+  uint32_t queue_family;
+  // 1: each picture is handed over before the call returns, which waits for the GPU; 0: with the next one, or by nl_vulkan_finish.
+  uint32_t at_once;
+} nl_vulkan_options;
+
+// An image with one level, one layer and one sample per pixel, whose usage has VK_IMAGE_USAGE_TRANSFER_SRC_BIT.
+typedef struct {
+  // sizeof(nl_vulkan_image)
+  size_t size;
+  // VkImage.
+  uint64_t image;
+  // VkSemaphore that the copy waits for, where other queues draw the image; 0: none. Not of a timeline.
+  uint64_t wait;
+  // VkFormat: R8G8B8A8 or B8G8R8A8, UNORM or SRGB. Bytes are taken as they are.
+  int32_t format;
+  // VkImageLayout, before and after the call.
+  int32_t layout;
+} nl_vulkan_image;
 
 // The next portion of a program's sound, read before nl_submit_sound returns.
 typedef struct {
@@ -950,6 +986,23 @@ nl_status nl_gl_close(nl_gl *gl);
 nl_status nl_submit_dmabuf(nl_host *host,
                            const nl_dmabuf *buffer,
                            const nl_picture *picture);
+
+// Prepares to read images of a Vulkan device. Writes the reader to `vulkan`, or NULL where it fails.
+nl_status nl_vulkan_open(nl_host *host,
+                         const nl_vulkan_options *options,
+                         nl_vulkan **vulkan);
+
+// Takes an image as a picture. What was submitted to the reader's queue before is drawn first; what is submitted afterwards may draw into the
+// image again. Of `picture` its size, layout (NL_LAYOUT_MONO or NL_LAYOUT_SIDE_BY_SIDE), `flags`, `captured_at` and views count.
+nl_status nl_vulkan_submit(nl_vulkan *vulkan,
+                           const nl_vulkan_image *image,
+                           const nl_picture *picture);
+
+// Hands over what is still being read.
+nl_status nl_vulkan_finish(nl_vulkan *vulkan);
+
+// Frees what the reader has on its device. Before the device is destroyed, and after or before nl_close.
+nl_status nl_vulkan_close(nl_vulkan *vulkan);
 
 // Takes the program's next sound, which follows what it submitted before: in portions of any length, at the pace at which it is to be heard.
 // Viewers hear it together with pictures of the same moment. Copies it and returns. Of what was not heard yet, 200 ms are kept. Needs

@@ -32,9 +32,10 @@ impl From<GraphicsError> for Fault {
         match error {
             GraphicsError::Host(error) => error.into(),
             GraphicsError::NoContext | GraphicsError::Argument(_) => Self::argument(error.to_string()),
-            GraphicsError::Version(_) | GraphicsError::Gl { .. } | GraphicsError::Memory { .. } => {
-                Self::new(nl_status::System, error.to_string())
-            }
+            GraphicsError::Version(_)
+            | GraphicsError::Gl { .. }
+            | GraphicsError::Vulkan { .. }
+            | GraphicsError::Memory { .. } => Self::new(nl_status::System, error.to_string()),
         }
     }
 }
@@ -231,7 +232,7 @@ pub unsafe extern "C" fn nl_submit_dmabuf(
 
 /// # Safety
 /// `picture` is null or as large as its `size` says.
-unsafe fn read(picture: *const nl_picture) -> Result<(Given, nl_picture), Fault> {
+pub(crate) unsafe fn read(picture: *const nl_picture) -> Result<(Given, nl_picture), Fault> {
     // SAFETY: the caller's promise.
     let picture = unsafe { memory::read(picture) }?;
     if picture.layout == nl_layout::Layers as u32 {

@@ -29,6 +29,8 @@ mod types;
 mod values;
 #[cfg(feature = "host")]
 mod viewers;
+#[cfg(feature = "host")]
+mod vulkan;
 
 #[cfg(feature = "host")]
 pub use calls::*;
@@ -55,3 +57,5 @@ pub use sounds::nl_submit_sound;
 pub use types::*;
 #[cfg(feature = "host")]
 pub use viewers::{nl_viewer_ids, nl_viewer_state};
+#[cfg(feature = "host")]
+pub use vulkan::*;

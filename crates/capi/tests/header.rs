@@ -17,6 +17,7 @@ fn generated() -> String {
         "calls",
         "pictures",
         "graphics",
+        "vulkan",
         "sounds",
         "events",
         "viewers",

@@ -18,6 +18,9 @@ pub enum GraphicsError {
     /// The platform's fault, or an object that the caller's context does not have.
     #[error("OpenGL failed to {what}: {reason}")]
     Gl { what: &'static str, reason: String },
+    /// The platform's fault, or a handle that is not of the caller's device.
+    #[error("Vulkan failed to {what}: {result}")]
+    Vulkan { what: &'static str, result: ash::vk::Result },
     /// The caller's fault.
     #[error("{0}")]
     Argument(&'static str),

@@ -2,90 +2,30 @@
 //! driver, which `scripts/setup.sh` installs (Mesa's software renderer).
 
 mod context;
+mod watched;
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use context::Context;
 use glow::HasContext;
-use nearlight_codec::{
-    CodecError, Coded, Encoder, EncoderConfig, EncoderDescription, EncoderFactory, Encoders, Picture, Reference,
-};
-use nearlight_embed::{Bitrate, CodecKind, Content, Host, Options, PixelOrder, Rows, Size, What};
+use nearlight_codec::Picture;
+use nearlight_embed::{Content, Host, PixelOrder, Rows, Size};
 use nearlight_graphics::gl::{Conversion, HandOver, Reader, ReaderOptions};
-use nearlight_viewer::{FrameId, Options as ViewerOptions, Viewer};
-
-const SIZE: Size = Size { width: 320, height: 192 };
-/// Keeps the newest picture that is encoded.
-#[derive(Clone, Default)]
-struct Tap(Arc<Mutex<Option<Picture>>>);
-
-impl EncoderFactory for Tap {
-    fn describe(&self, kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
-        Encoders::default().describe(kind, config)
-    }
-
-    fn open(&self, kind: CodecKind, config: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
-        Ok(Box::new(Tapped(Encoders::default().open(kind, config)?, self.clone())))
-    }
-}
-
-struct Tapped(Box<dyn Encoder>, Tap);
-
-impl Encoder for Tapped {
-    fn encode(&mut self, picture: &Picture, reference: Reference) -> Result<Coded, CodecError> {
-        *self.1.0.lock().expect("no panic") = Some(picture.clone());
-        self.0.encode(picture, reference)
-    }
-
-    fn on_decoded(&mut self, frame: FrameId) {
-        self.0.on_decoded(frame);
-    }
-
-    fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError> {
-        self.0.set_rate(rate)
-    }
-
-    fn set_size(&mut self, size: Size) -> Result<(), CodecError> {
-        self.0.set_size(size)
-    }
-}
-
-/// Colours that change from pixel to pixel; `shade` tells pictures apart.
-fn pattern(shade: u8) -> Vec<u8> {
-    let pixel = |index: usize| {
-        let (x, y) = (index % usize::from(SIZE.width), index / usize::from(SIZE.width));
-        [(x * 3 / 4) as u8, (y + x / 8) as u8, shade, 255]
-    };
-    (0..SIZE.pixels()).flat_map(pixel).collect()
-}
+use watched::{SIZE, Watched, difference, pattern};
 
 struct Bench {
     context: Context,
     gl: glow::Context,
     host: Host,
-    tap: Tap,
-    _viewer: Viewer,
+    watched: Watched,
 }
 
 impl Bench {
     fn new() -> Self {
         let context = Context::new();
-        let (gl, tap) = (context.functions(), Tap::default());
-        // In the calling thread, so that a picture is encoded when it was submitted.
-        let options = Options {
-            address: Some([127, 0, 0, 1].into()),
-            width: SIZE.width,
-            height: SIZE.height,
-            synchronous: true,
-            encoders: Encoders::new(tap.clone()),
-            ..Options::default()
-        };
-        let host = Host::open(&options).expect("a server");
-        let viewer = Viewer::connect(&host.links()[0].to_string(), &ViewerOptions::default()).expect("a viewer");
-        while host.wait_event(Duration::from_secs(30)).expect("a viewer comes").what != What::ViewerJoined {}
-        Self { context, gl, host, tap, _viewer: viewer }
+        let gl = context.functions();
+        let (host, watched) = Watched::open();
+        Self { context, gl, host, watched }
     }
 
     fn texture(&self, pixels: &[u8]) -> glow::Texture {
@@ -107,34 +47,10 @@ impl Bench {
         // SAFETY: the context of this library is current.
         unsafe { Reader::of_current(options) }.expect("a reader")
     }
-
-    /// The newest picture that an encoder got, once one came: the session may refuse one.
-    fn encoded(&self, mut submit: impl FnMut()) -> Picture {
-        *self.tap.0.lock().expect("no panic") = None;
-        for _ in 0..1_000 {
-            submit();
-            if let Some(picture) = self.tap.0.lock().expect("no panic").take() {
-                return picture;
-            }
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
-        panic!("nothing is encoded");
-    }
 }
 
 fn name(texture: glow::Texture) -> NonZeroU32 {
     texture.0
-}
-
-/// The largest and the mean difference of the rows that hold the picture.
-fn difference(left: &Picture, right: &Picture) -> (u8, f64) {
-    let planes = [(&left.luma, &right.luma), (&left.blue, &right.blue), (&left.red, &right.red)];
-    let lengths = [SIZE.pixels(), SIZE.pixels() / 4, SIZE.pixels() / 4];
-    let pairs = planes.iter().zip(lengths).flat_map(|((left, right), length)| {
-        left[..length].iter().zip(&right[..length]).map(|(left, right)| left.abs_diff(*right))
-    });
-    let all: Vec<u8> = pairs.collect();
-    (all.iter().copied().max().unwrap_or(0), all.iter().map(|value| f64::from(*value)).sum::<f64>() / all.len() as f64)
 }
 
 #[test]
@@ -144,7 +60,7 @@ fn a_texture_a_frame_buffer_and_a_pixel_buffer_are_the_picture() {
     let texture = bench.texture(&pixels);
     let content = Content::default();
     for rows in [Rows::TopDown, Rows::BottomUp] {
-        let plain = bench.encoded(|| {
+        let plain = bench.watched.encoded(|| {
             let stride = usize::from(SIZE.width) * 4;
             let plane = nearlight_embed::Plane { bytes: &pixels, stride };
             let layout = nearlight_embed::Layout::Packed(PixelOrder::Rgba, plane);
@@ -153,7 +69,7 @@ fn a_texture_a_frame_buffer_and_a_pixel_buffer_are_the_picture() {
         });
         for conversion in [Conversion::Processor, Conversion::Shader] {
             let mut reader = Bench::reader(HandOver::AtOnce, conversion);
-            let read = bench.encoded(|| {
+            let read = bench.watched.encoded(|| {
                 // SAFETY: the context is current and has this texture.
                 unsafe { reader.submit_texture(&bench.host, name(texture), SIZE, rows, content) }.expect("a picture");
             });
@@ -180,12 +96,12 @@ fn a_texture_a_frame_buffer_and_a_pixel_buffer_are_the_picture() {
             bench.gl.read_pixels(0, 0, width, height, glow::RGBA, glow::UNSIGNED_BYTE, into);
             for conversion in [Conversion::Processor, Conversion::Shader] {
                 let mut reader = Bench::reader(HandOver::AtOnce, conversion);
-                let read = bench.encoded(|| {
+                let read = bench.watched.encoded(|| {
                     let framebuffer = Some(framebuffer.0);
                     reader.submit_framebuffer(&bench.host, framebuffer, SIZE, content).expect("a picture");
                 });
                 assert!(difference(&plain, &read).0 <= 2, "{conversion:?}");
-                let read = bench.encoded(|| {
+                let read = bench.watched.encoded(|| {
                     let kind = (SIZE, PixelOrder::Rgba, Rows::BottomUp);
                     reader.submit_buffer(&bench.host, buffer.0, kind, content).expect("a picture");
                 });
@@ -254,7 +170,7 @@ fn the_context_s_state_stays_and_a_picture_comes_with_the_next() {
             };
             submit();
             submit();
-            let first = bench.encoded(&mut submit);
+            let first = bench.watched.encoded(&mut submit);
             // In the corner without red and green.
             let shade = |picture: &Picture| picture.blue[0];
             assert!((shade(&first) > 180) == (turn % 2 == 0), "turn {turn}: {}", shade(&first));

@@ -11,9 +11,11 @@ use std::ffi::{CStr, c_void};
 use std::num::NonZeroU32;
 
 use glow::HasContext;
-use nearlight_embed::{Content, Fov, Host, Image, Layout, Picture, PixelOrder, Plane, Pose, Rows, Size, Time, View};
+use nearlight_embed::{Content, Host, Image, Layout, Picture, PixelOrder, Plane, Rows, Size};
 
 use crate::GraphicsError;
+pub use crate::kept::HandOver;
+use crate::kept::Kept;
 use convert::Converter;
 use state::Saved;
 
@@ -22,22 +24,6 @@ const LONGEST_DRAWING_NS: i32 = 1_000_000_000;
 /// Least OpenGL and OpenGL ES: sampler objects, fences.
 const LEAST: (u32, u32) = (3, 3);
 const LEAST_EMBEDDED: (u32, u32) = (3, 0);
-
-/// Fills what is not used.
-const NO_VIEW: View = View {
-    pose: Pose { position: [0.0; 3], orientation: [0.0, 0.0, 0.0, 1.0] },
-    fov: Fov { left: -1.0, right: 1.0, down: -1.0, up: 1.0 },
-};
-
-/// When a picture is handed over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HandOver {
-    /// With the next one, or by [`Reader::finish`]: nobody waits for the GPU.
-    #[default]
-    WithTheNext,
-    /// Before the call returns, which waits until the GPU has drawn and read it.
-    AtOnce,
-}
 
 /// Where pixels become the planes that encoders take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,15 +39,6 @@ pub enum Conversion {
 pub struct ReaderOptions {
     pub hand_over: HandOver,
     pub conversion: Conversion,
-}
-
-/// What a picture shows, kept until it is handed over.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    captured_at: Time,
-    views: [View; 2],
-    count: usize,
-    side_by_side: bool,
 }
 
 /// A picture that is being read.
@@ -276,17 +253,7 @@ impl Reader {
         content: Content<'_>,
     ) -> Result<(), GraphicsError> {
         size.check().map_err(|error| GraphicsError::Host(error.into()))?;
-        let count = content.views.len();
-        if count > 2 {
-            return Err(GraphicsError::Argument("a picture has at most 2 views"));
-        }
-        let mut kept = Kept {
-            captured_at: content.captured_at.unwrap_or_else(|| host.now()),
-            views: [NO_VIEW; 2],
-            count,
-            side_by_side: content.side_by_side,
-        };
-        kept.views[..count].copy_from_slice(content.views);
+        let kept = Kept::new(host, content)?;
         let slot = self.next;
         // SAFETY: the caller's promise, for all of these.
         unsafe {
@@ -376,11 +343,7 @@ impl Reader {
         };
         let (gl, buffer) = (&self.gl, self.slots[slot].buffer);
         let (width, height) = (usize::from(size.width), usize::from(size.height));
-        let content = Content {
-            captured_at: Some(kept.captured_at),
-            views: &kept.views[..kept.count],
-            side_by_side: kept.side_by_side,
-        };
+        let content = kept.content();
         // SAFETY: the caller's promise: the context is current. The buffer holds what `read` has asked for.
         unsafe {
             let waited = gl.client_wait_sync(fence, glow::SYNC_FLUSH_COMMANDS_BIT, LONGEST_DRAWING_NS);
