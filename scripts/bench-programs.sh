@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
 # Measures from a key to a changed pixel in the page, for a served program beside TigerVNC with noVNC and beside Xpra, where they are
-# installed (Debian: tigervnc-standalone-server novnc websockify xpra); takes about two minutes. docs/results/programs.md says how.
+# installed (Debian: tigervnc-standalone-server novnc websockify xpra): bench-programs.sh [KEYS_EACH]. Takes about two minutes with 60 keys.
+# docs/results/programs.md says what is measured, and when figures may be published.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export NEARLIGHT_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/release/nearlight"
-[ -x "$NEARLIGHT_BIN" ] || { echo "bench-programs: build first: make build" >&2; exit 1; }
+fail() { echo "bench-programs: $*" >&2; exit 1; }
+[ -x "$NEARLIGHT_BIN" ] || fail "build first: make build"
+[ -d web/node_modules/playwright-core ] || fail "the page's tools are missing: make build"
+command -v cc >/dev/null || fail "a C compiler is missing (Debian: apt install gcc)"
+command -v Xvfb >/dev/null || fail "Xvfb is missing (Debian: apt install xvfb)"
 bench=(node web/tests/program-bench.mjs "$@")
 # In a network namespace of its own, nobody else's bytes are counted.
 if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then

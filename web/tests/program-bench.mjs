@@ -2,19 +2,27 @@
 // beside TigerVNC with noVNC and beside Xpra's HTML5 client, where they are installed. All with the same program, the same size of
 // display, the same browser and the same watcher: node tests/program-bench.mjs [KEYS_EACH]
 //
-// The watcher draws one pixel of the canvas into one of its own, once a millisecond, and knows nothing of whose canvas it is.
+// The watcher draws one pixel of the canvas into one of its own, once a millisecond, and knows nothing of whose canvas it is. Every way is
+// first checked to have a watched pixel that changes with each key: one that does not is left out as failed, and the exit status is 1.
 
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { availableParallelism, cpus, loadavg, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { eventually, live, openBrowser, openPage, startServer, until } from "./helper.mjs";
+import { binary, eventually, live, openBrowser, openPage, startServer, until } from "./helper.mjs";
 
 const keys = Number(process.argv[2] ?? 60);
+if (!Number.isInteger(keys) || keys < 1) throw new Error(`how many keys each? ${process.argv[2]} is no number of them`);
 /** Each way is measured so many times, in turn: what the machine does beside it concerns all. */
 const ROUNDS = 2;
+/** Processes that wait for a processor, on average over the minute before: from here on, the figures are of the others' work as well. */
+const BUSY = 0.3;
+/** Keys that change nothing, at most: more, and the figures are those of the rest. */
+const MOST_MISSED = 0.1;
+/** A start and its measurement. */
+const LIMIT_MS = 60_000 + keys * 400;
 const [WIDTH, HEIGHT] = [1280, 720];
 const here = path.dirname(fileURLToPath(import.meta.url));
 const folder = await mkdtemp(path.join(tmpdir(), "nearlight-bench-"));
@@ -101,7 +109,12 @@ const ways = [
         url: `http://127.0.0.1:${port}/?sound=false&floating_menu=false`,
         canvas: "canvas:not([id*=menu])",
         processes: [xpra.pid],
-        enter: (page) => page.locator("canvas").last().click({ position: { x: 400, y: 400 } }),
+        async enter(page) {
+          // Its page has smaller canvases of its own, and puts other elements over that of the window.
+          const window_ = (width) => [...document.querySelectorAll("canvas")].some((canvas) => canvas.width >= width);
+          await until(page, window_, "the window is there", { argument: WIDTH, knowledge: () => document.querySelectorAll("canvas").length });
+          await page.mouse.click(400, 400);
+        },
         close: () => end(xpra),
       };
     },
@@ -115,8 +128,8 @@ function watch({ canvas: selector, at }) {
   window.benchWatcher = watcher;
   window.addEventListener("keydown", () => (watcher.pressed = performance.now()), true);
   const look = () => {
-    const canvases = [...document.querySelectorAll(selector)].filter(({ width }) => width >= at[0]);
-    const canvas = canvases.at(-1);
+    // The window's is the largest: pages have smaller ones of their own.
+    const canvas = [...document.querySelectorAll(selector)].filter(({ width }) => width >= at[0]).sort((one, other) => other.height - one.height)[0];
     if (canvas) {
       reader.clearRect(0, 0, 1, 1);
       reader.drawImage(canvas, at[0], at[1], 1, 1, 0, 0, 1, 1);
@@ -173,6 +186,8 @@ async function measure(way) {
       await new Promise((resolve) => setTimeout(resolve, pause.next().value));
     };
     for (let warm = 0; warm < 6; warm += 1) await press();
+    const seen = await page.evaluate(() => window.benchWatcher.delays.length);
+    if (seen < 3) throw new Error(`the watched pixel changed with ${seen} of 6 keys`);
     await page.evaluate(() => (window.benchWatcher.delays = []));
     const browserProcesses = (await readdir("/proc")).filter((name) => /^\d+$/.test(name)).map(Number);
     const chromium = [];
@@ -198,6 +213,27 @@ async function measure(way) {
   }
 }
 
+/** The first line that a command says of its version. */
+function version(command, ...words) {
+  const { stdout, stderr } = spawnSync(command, words, { encoding: "utf8" });
+  return `${stdout}${stderr}`.split("\n").find((line) => /\d\.\d/.test(line))?.trim();
+}
+
+function withinLimit(work) {
+  let timer;
+  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error(`not done within ${LIMIT_MS / 1_000} s`)), LIMIT_MS)));
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
+const commit = spawnSync("git", ["-C", here, "describe", "--always", "--dirty"], { encoding: "utf8" }).stdout?.trim();
+console.log(`${new Date().toISOString()}, commit ${commit || "unknown"}, ${availableParallelism()} x ${cpus()[0]?.model}, ${keys} keys in each of ${ROUNDS} rounds`);
+const versions = [version(binary, "--version"), version(process.env.CHROMIUM ?? "/usr/bin/chromium", "--version")];
+if (installed("Xvnc")) versions.push(version("Xvnc", "-version"));
+if (installed("xpra")) versions.push(version("xpra", "--version"));
+console.log(versions.filter(Boolean).join("; "));
+const load = loadavg()[0] / availableParallelism();
+if (load > BUSY) console.log(`WARNING: ${load.toFixed(1)} processes wait for each processor. Figures from a busy machine are not to be published.`);
+
 const results = new Map();
 try {
   for (let round = 0; round < ROUNDS; round += 1) {
@@ -207,7 +243,7 @@ try {
         if (round === 0) console.log(`${way.name}: left out, ${lacking} is not installed`);
         continue;
       }
-      const result = await measure(way).catch((error) => ({ error }));
+      const result = await withinLimit(measure(way)).catch((error) => ({ error }));
       results.set(way.name, [...(results.get(way.name) ?? []), result]);
     }
   }
@@ -219,7 +255,10 @@ const percentile = (sorted, percent) => (sorted[Math.max(0, Math.ceil((sorted.le
 const mean = (numbers) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
 console.log(`${"".padEnd(18)} p50 ms  p95 ms    n  missed  server cores  browser cores  KB a key`);
 for (const [name, rounds] of results) {
-  for (const { error } of rounds.filter(({ error }) => error)) console.log(`${name.padEnd(18)} failed: ${error.message}`);
+  for (const { error } of rounds.filter(({ error }) => error)) {
+    console.log(`${name.padEnd(18)} failed: ${error.message.split("\n")[0]}`);
+    process.exitCode = 1;
+  }
   const good = rounds.filter(({ error }) => !error);
   if (good.length === 0) continue;
   const sorted = good.flatMap(({ delays }) => delays).sort((one, other) => one - other);
@@ -228,4 +267,11 @@ for (const [name, rounds] of results) {
     name.padEnd(18) + column(percentile(sorted, 50), 7) + column(percentile(sorted, 95), 8) + column(sorted.length, 5) + column(good.reduce((sum, { missed }) => sum + missed, 0), 8) +
       column(mean(good.map(({ server }) => server)).toFixed(2), 14) + column(mean(good.map(({ browser }) => browser)).toFixed(2), 15) + column((mean(good.map(({ bytes }) => bytes)) / 1_000).toFixed(1), 10),
   );
+  const missed = good.reduce((sum, { missed }) => sum + missed, 0);
+  if (missed > keys * good.length * MOST_MISSED) {
+    console.log(`${name.padEnd(18)} is not comparable: ${missed} of ${keys * good.length} keys changed nothing`);
+    process.exitCode = 1;
+  }
 }
+// A way that came to nothing in time may still hold something open.
+process.exit();
