@@ -88,7 +88,9 @@ class App {
       this.#shell.onEnded(words);
     },
     send: (message) => this.#send(message, true),
-  });
+    sendPacket: (packet) => this.#send(packet, false),
+    // ?microphone before the link's fragment.
+  }, new URLSearchParams(location.search).has("microphone"));
   /** Dispatches messages from the application. */
   readonly #messages = new EventTarget();
   #controllers: ControllerDescription[] = [];

@@ -1,5 +1,6 @@
 // A program's window on a display of its own: what its display tells the page, and what the page asks of it (docs/programs.md).
 
+import { Microphone } from "./microphone.ts";
 import { element } from "./page.ts";
 
 /** A window to choose from. */
@@ -24,9 +25,14 @@ interface Told {
   program?: string;
   windows?: Choice[];
   controls?: Controls;
+  /** The program may record the user's microphone. */
+  microphone?: boolean;
   notice?: string;
   ended?: string;
 }
+
+/** A window that is being dragged larger changes its size with each frame, and a program draws all of itself anew each time. Guess. */
+const SETTLED_MS = 250;
 
 export interface ProgramOut {
   /** The pictures are a program's: devices belong to it. */
@@ -36,16 +42,28 @@ export interface ProgramOut {
   /** The program has ended, and the session with it. */
   onEnded(words: string): void;
   send(message: string): void;
+  /** A packet of the microphone. */
+  sendPacket(packet: Uint8Array): void;
 }
 
 export class Program {
   readonly #out: ProgramOut;
+  readonly #stage = element("stage");
   readonly #windows = element("windows", HTMLSelectElement);
   readonly #handOver = element("hand-over", HTMLButtonElement);
+  /** None unless the user offers it. */
+  readonly #microphone: Microphone | null;
+  #isProgram = false;
   #controls: Controls = { holder: null, asked: false, wanted: false, viewers: 1 };
 
-  constructor(out: ProgramOut) {
+  constructor(out: ProgramOut, offersMicrophone: boolean) {
     this.#out = out;
+    this.#microphone = offersMicrophone ? new Microphone((packet) => out.sendPacket(packet)) : null;
+    let settled = 0;
+    new ResizeObserver(() => {
+      clearTimeout(settled);
+      settled = setTimeout(() => this.#tellSize(), SETTLED_MS);
+    }).observe(this.#stage);
     this.#windows.addEventListener("change", () => {
       out.send(JSON.stringify({ display: { activate: Number(this.#windows.value) } }));
       // The next key is the program's.
@@ -61,11 +79,34 @@ export class Program {
   onMessage(data: Uint8Array): void {
     const told = parse(data);
     if (!told) return;
-    if (told.program) this.#out.onProgram(told.program);
+    if (told.program) {
+      this.#isProgram = true;
+      this.#out.onProgram(told.program);
+      this.#tellSize();
+    }
     if (told.windows) this.#choose(told.windows);
     if (told.controls) this.#onControls(told.controls);
+    if (told.microphone) void this.#startMicrophone();
     if (told.notice) this.#out.onNotice(told.notice);
     if (told.ended) this.#out.onEnded(told.ended);
+  }
+
+  async #startMicrophone(): Promise<void> {
+    if (!this.#microphone) return;
+    try {
+      await this.#microphone.start();
+      this.#out.onNotice("While you have the controls, the program can hear you.");
+    } catch (error) {
+      this.#out.onNotice(`The program cannot hear you: ${error instanceof Error ? error.message : String(error)}.`);
+    }
+  }
+
+  /** A display whose size is not fixed follows it. */
+  #tellSize(): void {
+    const { clientWidth, clientHeight } = this.#stage;
+    if (!this.#isProgram || clientWidth === 0 || clientHeight === 0) return;
+    const side = (pixels: number): number => Math.min(pixels, 0xffff);
+    this.#out.send(JSON.stringify({ display: { window: [side(clientWidth), side(clientHeight)] } }));
   }
 
   /** Who watches alone need not know. */
@@ -73,6 +114,7 @@ export class Program {
     const before = this.#controls;
     this.#controls = controls;
     const { holder, asked, wanted, viewers } = controls;
+    if (this.#microphone) this.#microphone.live = holder === "you";
     this.#handOver.hidden = viewers < 2;
     this.#handOver.dataset.holder = holder ?? "nobody";
     this.#handOver.classList.toggle("accent", wanted);

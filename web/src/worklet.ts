@@ -1,11 +1,12 @@
-// The loudspeaker's end, on the browser's audio thread: a queue of samples that asks for more when it runs low.
+// The loudspeaker's and the microphone's end, on the browser's audio thread: a queue of samples that asks for more when it runs low, and one
+// that hands out blocks.
 //
-// How much it keeps and what it is given is decided in the core; here samples are only moved.
+// How much the loudspeaker keeps and what it is given is decided in the core; here samples are only moved.
 
 import type { FromSpeaker, ToSpeaker } from "./messages.ts";
 
-/** The most moments requested at once: ten milliseconds, a block of the sound. */
-const MOST = 480;
+/** Ten milliseconds, a block of the sound: the most moments requested at once, and those that the microphone hands out. */
+const BLOCK = 480;
 
 declare const currentFrame: number;
 declare function registerProcessor(name: string, processor: new () => AudioWorkletProcessor): void;
@@ -51,8 +52,8 @@ class Speaker extends AudioWorkletProcessor {
     if (!this.#source) return;
     const ahead = this.#queued + this.#awaited;
     // The first answer says how much to buffer.
-    const wanted = this.#depth > 0 || ahead > 0 ? this.#depth - ahead : MOST;
-    const moments = Math.min(MOST, wanted);
+    const wanted = this.#depth > 0 || ahead > 0 ? this.#depth - ahead : BLOCK;
+    const moments = Math.min(BLOCK, wanted);
     if (moments <= 0) return;
     const ask: FromSpeaker = { frame: next + ahead, moments, left: this.#fewest };
     this.#source.postMessage(ask);
@@ -93,4 +94,22 @@ class Speaker extends AudioWorkletProcessor {
   }
 }
 
+class Recorder extends AudioWorkletProcessor {
+  #block = new Float32Array(BLOCK);
+  #filled = 0;
+
+  process(inputs: Float32Array[][]): boolean {
+    for (const sample of inputs[0]?.[0] ?? []) {
+      this.#block[this.#filled] = sample;
+      this.#filled += 1;
+      if (this.#filled < BLOCK) continue;
+      this.port.postMessage(this.#block, [this.#block.buffer]);
+      this.#block = new Float32Array(BLOCK);
+      this.#filled = 0;
+    }
+    return true;
+  }
+}
+
 registerProcessor("speaker", Speaker);
+registerProcessor("microphone", Recorder);

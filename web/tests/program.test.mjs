@@ -1,9 +1,14 @@
 // Programs on a display of their own, used from the page: against the real server, with xterm and xev.
 
 import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
+import { chmod, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { after, before, test } from "node:test";
-import { binary, eventually, live, openBrowser, openPage, screenshot, startServer, until } from "./helper.mjs";
+import { fileURLToPath } from "node:url";
+import { binary, canvas, eventually, live, openBrowser, openPage, screenshot, startServer, until } from "./helper.mjs";
 
 const SIZE = ["--size", "640x360", "--fps", "30"];
 
@@ -18,8 +23,8 @@ after(async () => {
 });
 
 /** Serves a shell's words and opens its page. */
-async function open(words, more = []) {
-  const server = await startServer({ more: [...SIZE, ...more, "--", "sh", "-c", words] });
+async function open(words, more = [], size = SIZE) {
+  const server = await startServer({ more: [...size, ...more, "--", "sh", "-c", words] });
   const opened = await openPage(browser);
   await opened.page.goto(server.url);
   await until(opened.page, live, "the page goes live");
@@ -98,6 +103,66 @@ test("keys, buttons and the wheel arrive where they should, and are let go when 
   await server.stop();
 });
 
+test("the display follows the size of the viewer's window, and the program's windows with it", async () => {
+  const { server, page, context, errors } = await open("exec stdbuf -oL xev -event structure -event button", [], ["--fps", "30"]);
+  await untilLogs(server, /ConfigureNotify[\s\S]*width 1280, height 720/, "the window of the page");
+  await page.setViewportSize({ width: 901, height: 600 });
+  await untilLogs(server, /ConfigureNotify[\s\S]*width 902, height 600/, "the window is smaller, and its size even");
+  const sized = (wanted) => eventually(() => canvas(page), ({ size }) => String(size) === String(wanted));
+  assert.deepEqual((await sized([902, 600])).size, [902, 600]);
+  await page.mouse.click(225, 450);
+  await untilLogs(server, /ButtonPress[\s\S]*?root:\(22[4-6],(449|45[0-1])\)/, "a click at a quarter of the width and three quarters of the height");
+  // Larger than the display can be: the same proportions.
+  await page.setViewportSize({ width: 2400, height: 1200 });
+  await untilLogs(server, /ConfigureNotify[\s\S]*width 1920, height 960/, "the window is as large as it gets");
+  assert.deepEqual((await sized([1920, 960])).size, [1920, 960]);
+  assert.deepEqual(errors, []);
+  await context.close();
+  await server.stop();
+});
+
+test("a program built with SDL has the viewer's gamepad", async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), "nearlight-gamepad-"));
+  await chmod(folder, 0o755);
+  const source = fileURLToPath(new URL("../../crates/cli/tests/programs/program.c", import.meta.url));
+  const compiled = spawnSync("cc", ["-std=gnu99", "-O1", source, "-o", path.join(folder, "program"), "-ldl"], { encoding: "utf8" });
+  assert.equal(compiled.status, 0, compiled.stderr);
+  const server = await startServer({ more: [...SIZE, "--", path.join(folder, "program"), "gamepad"] });
+  const { page, context, errors } = await openPage(browser);
+  await page.goto(server.url);
+  await until(page, () => document.body.dataset.content === "program", "the page knows that it shows a program");
+  await page.locator("#enter").click();
+  await untilLogs(server, /0 at the start/, "the program runs, and has none yet");
+  await page.evaluate(() => {
+    const axes = [0, 0, 0, 0];
+    const button = (pressed) => ({ pressed, touched: pressed, value: Number(pressed) });
+    window.hold = (held, ...sticks) => {
+      navigator.getGamepads = () => [{
+        connected: true, index: 0, id: "Made-up pad", mapping: "standard", timestamp: 0,
+        axes: Object.assign([...axes], sticks), buttons: Array.from({ length: 17 }, (_, index) => button(held.includes(index))),
+      }];
+    };
+    window.hold([]);
+  });
+  // Sticks alone do not take the controls; a button does.
+  await page.evaluate(() => window.hold([0]));
+  await untilLogs(server, /found X(box )?360 Controller/, "SDL knows it");
+  await page.evaluate(() => window.hold([]));
+  await page.evaluate(() => window.hold([3, 12], -1, 0.5));
+  await untilLogs(server, /y down/, "a button");
+  await untilLogs(server, /dpup down/, "the cross");
+  await untilLogs(server, /leftx -3276[78]/, "a stick to the left");
+  await untilLogs(server, /lefty 1638[34]/, "and half down");
+  await page.evaluate(() => window.hold([7], 0, 0));
+  await untilLogs(server, /y up[\s\S]*righttrigger 32767/, "a trigger");
+  // The page vanishes with the trigger pulled.
+  await context.close();
+  await untilLogs(server, /righttrigger 0/, "the trigger is let go");
+  assert.deepEqual(errors, []);
+  await server.stop();
+  await rm(folder, { recursive: true });
+});
+
 test("a program that crashes is started again, and one that forks is not taken for ended", async () => {
   const { server, page, context } = await open("xterm -e sleep 2 & sleep 0.2; kill -SEGV $$", ["--restart", "on-failure"]);
   await untilLogs(server, /ended with signal 11 \(segmentation fault\) and is started again/, "the end is reported once its child has ended, too");
@@ -156,8 +221,31 @@ test("what a program plays is heard in the page", async () => {
   await server.stop();
 });
 
+test("a program records the microphone of whoever has the controls, if both ends allow it", async () => {
+  const noisy = await openBrowser("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream");
+  // The peak of each second, by the program's own reckoning.
+  const peak = `od -An -v -td2 -w2 | awk '{ level = $1 < 0 ? -$1 : $1; if (level > peak) peak = level; if (++count == 16000) { print "peak", peak; fflush(); count = peak = 0 } }'`;
+  const words = `parec --raw --rate=16000 --channels=1 --format=s16le | ${peak}; sleep 60`;
+  for (const [more, query, allowed] of [[["--microphone", "on"], "?microphone", true], [["--microphone", "on"], "", false], [[], "?microphone", false]]) {
+    const server = await startServer({ more: [...SIZE, ...more, "--", "sh", "-c", words] });
+    const { page, context } = await openPage(noisy);
+    await page.goto(server.url.replace("#", `${query}#`));
+    await until(page, () => document.body.dataset.content === "program", "the page knows that it shows a program");
+    await page.locator("#enter").click();
+    if (more.length === 0) await untilLogs(server, /Not supported/, "there is nothing to record");
+    else await untilLogs(server, /peak 0\b/, "nobody has the controls, and nobody is heard");
+    await page.keyboard.press("KeyA");
+    // Chromium's made-up microphone beeps.
+    if (allowed) await untilLogs(server, /peak \d{4,}/, "the beep is recorded");
+    else if (more.length > 0) await untilLogs(server, /peak[\s\S]*peak[\s\S]*peak 0\b/, "silence");
+    assert.equal(/peak \d{4,}/.test(server.log()), allowed, server.log().slice(-600));
+    await context.close();
+    await server.stop();
+  }
+  await noisy.close();
+});
+
 test("what is missing is said in words", async () => {
-  const { spawn } = await import("node:child_process");
   for (const [more, words] of [
     [["--", "no-such-program"], /there is no program no-such-program/],
     [["--program-user", "no-such-user", "--", "xterm"], /no user no-such-user|only root can run programs as another user/],

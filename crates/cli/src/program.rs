@@ -13,6 +13,8 @@ pub(crate) const SUPERVISOR: &str = "program-supervisor";
 
 /// Size and frame rate where the owner leaves them open: 720p60, which two processor cores encode beside a program that draws little.
 const SIZE: (u16, u16) = (1_280, 720);
+/// What the size follows the window of a viewer up to: OpenH264 takes 9 ms for a picture of 1080p, and more would be too much for 60 a second.
+const LARGEST: (u16, u16) = (1_920, 1_080);
 const FPS: u16 = 60;
 
 #[cfg(target_os = "linux")]
@@ -38,6 +40,9 @@ pub(crate) struct ProgramArguments {
     /// User that the program runs as, if the server is started by root [default: nobody]
     #[arg(long, value_name = "NAME")]
     program_user: Option<String>,
+    /// Let the program record the microphone of whoever has the controls, if ?microphone is in the address of that viewer's page: on or off
+    #[arg(long, default_value = "off", value_parser = crate::parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    microphone: bool,
     /// Most processor time of the program, in per cent of all cores, such as 60%
     #[arg(long, value_name = "PERCENT")]
     cpu_share: Option<CpuShare>,
@@ -54,20 +59,22 @@ impl ProgramArguments {
         if !self.is_given() {
             return Ok(None);
         }
-        let size = match size {
-            PictureSize::Auto => SIZE,
-            PictureSize::Fixed { width, height } => (width, height),
+        let (size, largest) = match size {
+            PictureSize::Auto => (SIZE, Some(LARGEST)),
+            PictureSize::Fixed { width, height } => ((width, height), None),
         };
         let options = ProgramOptions {
             command: self.command.clone(),
             display: self.display.clone(),
             size,
+            largest,
             restart: self.restart,
             sandbox: self.program_sandbox,
             network: self.program_network.unwrap_or(self.program_sandbox != Sandbox::Strict),
             user: self.program_user.clone(),
             cpu_share: self.cpu_share,
             sound,
+            microphone: self.microphone && sound,
         };
         let own = std::env::current_exe()?;
         let fps = fps.unwrap_or(FPS);

@@ -81,7 +81,7 @@ pub(crate) struct ServeArguments {
     /// Graphics API: auto, vulkan or gl
     #[arg(long, default_value = "auto")]
     backend: Backend,
-    /// Picture size such as 1280x720; auto measures what this machine sustains
+    /// Picture size such as 1280x720; auto measures what this machine sustains, and for a program follows the viewer's window
     #[arg(long, default_value = "auto", value_parser = parse::picture_size)]
     size: PictureSize,
     /// Frames per second; auto measures what this machine sustains

@@ -1,5 +1,5 @@
-//! Captures what the program draws: at once when the display reports damage, at most one picture in a frame interval, and nothing while
-//! nothing changes.
+//! Captures what the program draws: at once when the display reports damage, in the long run one picture in a frame interval, and nothing
+//! while nothing changes.
 //!
 //! One request makes the X server copy the whole picture into memory that both share. A request is carried out between those of other
 //! clients, so a picture is never torn: programs put each of theirs on the display with one request. Encoders read the planes that the
@@ -12,13 +12,16 @@ use std::time::Duration;
 use nearlight_scene::{Damage, PictureSink, PixelFormat, Pixels, SubmittedPicture};
 use nearlight_units::{Span, Time};
 use x11rb::connection::Connection as _;
-use x11rb::protocol::Event;
+use x11rb::errors::ReplyError;
 use x11rb::protocol::damage::{self, ConnectionExt as _, ReportLevel};
 use x11rb::protocol::shm::{self, ConnectionExt as _};
 use x11rb::protocol::xproto::ImageFormat;
+use x11rb::protocol::{ErrorKind, Event};
+use x11rb::x11_utils::X11Error;
 
 use crate::DisplayError;
 use crate::connection::{Bell, Display, XError};
+use crate::screen::ScreenSize;
 use crate::shared_memory::SharedMemory;
 
 /// After its last change a picture is submitted again at these times, in milliseconds, so that an encoder can spend on its details what
@@ -28,15 +31,27 @@ const SHARPENING: [i64; 4] = [50, 100, 160, 230];
 const PIXEL: usize = 4;
 
 /// When to capture.
+///
+/// A virtual schedule with one picture for each frame interval (the generic cell rate algorithm, ITU-T I.371): a picture may be early by half
+/// an interval, so that neither jitter nor a second change soon after the first waits, while no more are captured in the long run. A
+/// schedule that only counted from one capture to the next would be passed by a program that draws a little faster than it, and then delay
+/// its pictures by half an interval on average: so a program that did not have to wait has a slightly shorter interval.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     interval: Span,
     /// The display has changed since the newest capture.
     damaged: bool,
-    newest: Option<Time>,
+    /// The change has waited for its turn.
+    waited: bool,
+    /// When the next picture is due by the schedule.
+    due: Option<Time>,
     /// When the display changed last, and how many times its picture was submitted again since.
     changed: Option<(Time, usize)>,
 }
+
+/// The part of an interval that a program may be faster by and is still captured at its own pace. Guess: clocks differ by much less, timers of
+/// programs by some per cent.
+const FASTER: i64 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -49,7 +64,7 @@ pub(crate) enum Next {
 
 impl Schedule {
     pub(crate) const fn new(interval: Span) -> Self {
-        Self { interval, damaged: false, newest: None, changed: None }
+        Self { interval, damaged: false, waited: false, due: None, changed: None }
     }
 
     pub(crate) fn on_damage(&mut self) {
@@ -58,29 +73,38 @@ impl Schedule {
 
     /// What to do now; whoever is told to capture does.
     pub(crate) fn next(&mut self, now: Time) -> Next {
-        let due = self.newest.map_or(now, |newest| newest + self.interval);
         if self.damaged {
-            if due > now {
-                return Next::Wait(Some(due - now));
+            let early = self.due.map_or(now, |due| due - self.interval / 2);
+            if early > now {
+                self.waited = true;
+                return Next::Wait(Some(early - now));
             }
-            (self.damaged, self.newest, self.changed) = (false, Some(now), Some((now, 0)));
+            let interval = if self.waited { self.interval } else { self.interval - self.interval / FASTER };
+            self.spend(now, interval);
+            (self.damaged, self.waited, self.changed) = (false, false, Some((now, 0)));
             return Next::Capture;
         }
         let Some((changed, done)) = self.changed else { return Next::Wait(None) };
         let Some(after) = SHARPENING.get(done) else { return Next::Wait(None) };
-        let due = (changed + Span::from_millis(*after)).max(due);
+        let due = (changed + Span::from_millis(*after)).max(self.due.unwrap_or(now));
         if due > now {
             return Next::Wait(Some(due - now));
         }
-        (self.newest, self.changed) = (Some(now), Some((changed, done + 1)));
+        // It takes no turn: a change that comes next must not wait for what only improves the picture before.
+        self.changed = Some((changed, done + 1));
         Next::Sharpen
+    }
+
+    fn spend(&mut self, now: Time, interval: Span) {
+        self.due = Some(self.due.map_or(now, |due| due.max(now)) + interval);
     }
 }
 
 pub(crate) struct Capture {
     display: Display,
-    /// Even, as pictures have to be.
-    size: (u16, u16),
+    size: ScreenSize,
+    /// Of the newest picture.
+    captured: (u16, u16),
     damage: damage::Damage,
     segment: shm::Seg,
     memory: SharedMemory,
@@ -93,20 +117,23 @@ pub(crate) struct Capture {
 impl Capture {
     pub(crate) fn open(
         display: Display,
+        size: ScreenSize,
         fps: u16,
         bell: Bell,
         (watched, closed): (Arc<AtomicBool>, Arc<AtomicBool>),
     ) -> Result<Self, DisplayError> {
         display.needs(shm::X11_EXTENSION_NAME)?;
         display.needs(damage::X11_EXTENSION_NAME)?;
-        let (width, height) = (display.size.0 & !1, display.size.1 & !1);
+        // The largest that the display will have. Pages are used as pictures reach them.
+        let (width, height) = display.size;
         let memory =
             SharedMemory::new(usize::from(width) * usize::from(height) * PIXEL).map_err(DisplayError::Memory)?;
         let opened = Self::prepare(&display, &memory);
         let (segment, damage) = opened
             .map_err(|error| DisplayError::Display { name: "of the program".into(), reason: error.to_string() })?;
         let schedule = Schedule::new(Span::from_secs(1) / i64::from(fps.max(1)));
-        Ok(Self { display, size: (width, height), damage, segment, memory, bell, watched, closed, schedule })
+        let captured = (0, 0);
+        Ok(Self { display, size, captured, damage, segment, memory, bell, watched, closed, schedule })
     }
 
     fn prepare(display: &Display, memory: &SharedMemory) -> Result<(shm::Seg, damage::Damage), XError> {
@@ -122,10 +149,6 @@ impl Capture {
         Ok((segment, damage))
     }
 
-    pub(crate) const fn size(&self) -> (u16, u16) {
-        self.size
-    }
-
     /// Submits pictures until the source is gone.
     pub(crate) fn run(mut self, sink: &dyn PictureSink) -> Result<(), XError> {
         let mut was_watched = false;
@@ -134,8 +157,8 @@ impl Capture {
                 return Ok(());
             }
             let watched = self.watched.load(Ordering::Relaxed);
-            // Whoever comes gets the display as it is now.
-            if watched && !was_watched {
+            // Whoever comes gets the display as it is now. One of another size need not be drawn on.
+            if watched && !was_watched || self.captured != even(self.size.get()) {
                 self.schedule.on_damage();
             }
             was_watched = watched;
@@ -153,17 +176,31 @@ impl Capture {
     }
 
     fn capture(&mut self, sink: &dyn PictureSink) -> Result<(), XError> {
-        let (connection, (width, height)) = (&self.display.connection, self.size);
+        let (connection, (width, height)) = (&self.display.connection, even(self.size.get()));
         let captured_at = sink.now();
         // Damage from here on is reported anew.
         connection.damage_subtract(self.damage, x11rb::NONE, x11rb::NONE)?;
         let format = ImageFormat::Z_PIXMAP.into();
-        connection.shm_get_image(self.display.root, 0, 0, width, height, !0, format, self.segment, 0)?.reply()?;
+        let image = connection.shm_get_image(self.display.root, 0, 0, width, height, !0, format, self.segment, 0)?;
+        match image.reply() {
+            Ok(_) => self.captured = (width, height),
+            // The display has become smaller, which this thread is not told yet.
+            Err(ReplyError::X11Error(X11Error { error_kind: ErrorKind::Match, .. })) => {
+                self.schedule.on_damage();
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
         let stride = usize::from(width) * PIXEL;
         let pixels = Pixels { bytes: self.memory.bytes(), format: PixelFormat::Bgra, width, height, stride };
         sink.submit(&SubmittedPicture { pixels, captured_at, damage: Damage::Whole, views: &[] });
         Ok(())
     }
+}
+
+/// As pictures have to be.
+const fn even((width, height): (u16, u16)) -> (u16, u16) {
+    (width & !1, height & !1)
 }
 
 #[cfg(test)]
@@ -175,16 +212,76 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_captured_at_once_and_the_next_after_a_frame_interval() {
-        let mut schedule = Schedule::new(Span::from_millis(20));
+    fn a_change_is_captured_at_once_and_the_next_at_the_earliest_half_an_interval_later() {
+        let mut schedule = Schedule::new(Span::from_millis(32));
         assert_eq!(schedule.next(millis(5)), Next::Wait(None), "nothing has changed");
         schedule.on_damage();
         assert_eq!(schedule.next(millis(6)), Next::Capture);
         schedule.on_damage();
-        assert_eq!(schedule.next(millis(10)), Next::Wait(Some(Span::from_millis(16))));
-        assert_eq!(schedule.next(millis(26)), Next::Capture);
+        assert_eq!(schedule.next(millis(10)), Next::Wait(Some(Span::from_millis(10))));
+        assert_eq!(schedule.next(millis(20)), Next::Capture);
         schedule.on_damage();
-        assert_eq!(schedule.next(millis(90)), Next::Capture, "an idle display waits for nothing");
+        assert_eq!(schedule.next(millis(21)), Next::Wait(Some(Span::from_millis(31))), "the schedule's turn");
+        assert_eq!(schedule.next(millis(52)), Next::Capture);
+        schedule.on_damage();
+        assert_eq!(schedule.next(millis(190)), Next::Capture, "an idle display waits for nothing");
+    }
+
+    /// How long changes wait at 60 pictures a second, in microseconds, sorted, and pictures per second, for a program that draws every so
+    /// many microseconds, each up to `jitter` late.
+    fn waits(period: i64, jitter: i64) -> (Vec<i64>, f64) {
+        const SECONDS: i64 = 20;
+        let mut schedule = Schedule::new(Span::from_secs(1) / 60);
+        let mut random = 1_u64;
+        let mut changes = (0..SECONDS * 1_000_000 / period).map(|drawn| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            drawn * period + (random >> 33) as i64 % (jitter + 1)
+        });
+        let (mut now, mut waits, mut newest) = (0, Vec::new(), None);
+        let mut next = changes.next();
+        while next.is_some() || newest.is_some() {
+            let limit = match schedule.next(Time::ZERO + Span::from_micros(now)) {
+                Next::Capture => {
+                    waits.extend(newest.take().map(|newest: i64| now - newest));
+                    continue;
+                }
+                Next::Sharpen => continue,
+                Next::Wait(limit) => limit.map_or(i64::MAX, |limit| now + (limit.as_nanos() + 999) / 1_000),
+            };
+            match next.filter(|change| *change <= limit) {
+                Some(change) => {
+                    now = now.max(change);
+                    newest = Some(now);
+                    schedule.on_damage();
+                    next = changes.next();
+                }
+                None => now = limit,
+            }
+        }
+        let rate = waits.len() as f64 / SECONDS as f64;
+        waits.sort_unstable();
+        (waits, rate)
+    }
+
+    #[test]
+    fn programs_that_keep_a_rate_near_the_schedules_wait_for_nothing() {
+        for hundredths in [2_000, 5_000, 5_994, 6_000, 6_006, 6_100, 6_200] {
+            for jitter in [0, 500, 2_000] {
+                let (waits, rate) = waits(100_000_000 / hundredths, jitter);
+                let part = |percent: usize| waits[waits.len() * percent / 100];
+                assert_eq!((part(50), part(95)), (0, 0), "{hundredths} hundredths of a hertz, {jitter} us late");
+                assert!((rate - hundredths as f64 / 100.0).abs() < 1.0, "{rate} of {hundredths}");
+            }
+        }
+    }
+
+    #[test]
+    fn faster_programs_are_captured_at_the_schedules_rate() {
+        for (hertz, most) in [(75, 14_000), (144, 7_000), (1_000, 1_000)] {
+            let (waits, rate) = waits(1_000_000 / hertz, 0);
+            assert!((59.0..64.5).contains(&rate), "{rate} of {hertz}");
+            assert!(waits[waits.len() / 2] <= most, "{hertz}: {}", waits[waits.len() / 2]);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +37,7 @@ impl Place {
         let wrong = |reason: String| DisplayError::Display { name: self.name(), reason };
         let (connection, screen) = match self {
             Self::Own { number, cookie } => {
-                let socket = UnixStream::connect(format!("/tmp/.X11-unix/X{number}"))
-                    .map_err(|error| wrong(error.to_string()))?;
+                let socket = UnixStream::connect(x_socket(*number)).map_err(|error| wrong(error.to_string()))?;
                 let (stream, _) = DefaultStream::from_unix_stream(socket).map_err(|error| wrong(error.to_string()))?;
                 let name = b"MIT-MAGIC-COOKIE-1".to_vec();
                 let connection = RustConnection::connect_to_stream_with_auth_info(stream, 0, name, cookie.clone());
@@ -49,6 +49,11 @@ impl Place {
         let (root, size) = (root.root, (root.width_in_pixels, root.height_in_pixels));
         Ok(Display { connection, root, size })
     }
+}
+
+/// Where the X server of this number listens.
+pub(crate) fn x_socket(number: u32) -> PathBuf {
+    PathBuf::from(format!("/tmp/.X11-unix/X{number}"))
 }
 
 /// One connection.

@@ -1,11 +1,13 @@
 //! What a viewer's devices do to the display: keys, pointer, wheel, touch, and who of several viewers has the controls.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nearlight_scene::{Viewer, ViewerInput};
 use nearlight_units::{Span, Time};
 use nearlight_wire::{InputEvent, Key, Pointer, PointerButton, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
 
+use crate::gamepad::PadState;
 use crate::keyboard::{Keyboard, Step};
 
 /// A notch of a wheel, in CSS pixels: what browsers report for one.
@@ -34,6 +36,7 @@ pub(crate) enum Action {
         right: i16,
         down: i16,
     },
+    Gamepad(PadState),
 }
 
 /// Who has the controls, and who would like to.
@@ -51,12 +54,16 @@ pub(crate) struct Controls {
     keyboard: Keyboard,
     driver: Option<(Viewer, Time)>,
     asking: Vec<Viewer>,
+    /// Of the viewers' windows, in CSS pixels.
+    windows: BTreeMap<Viewer, (u16, u16)>,
     /// The driver's newest pointer: movement and wheel are totals.
     pointer: Option<Pointer>,
     at: Option<(i16, i16)>,
     buttons: Vec<u8>,
     /// What remains of the wheel below a notch.
     scrolled: [i32; 2],
+    /// None as long as there was none.
+    gamepad: Option<PadState>,
     touch: Option<u32>,
     /// The program wants movement: positions would throw its view about.
     captured: bool,
@@ -64,9 +71,10 @@ pub(crate) struct Controls {
 
 impl Controls {
     pub(crate) fn new(size: (u16, u16), keyboard: Keyboard) -> Self {
-        let (driver, pointer, at, touch) = (None, None, None, None);
-        let (asking, buttons) = (Vec::new(), Vec::new());
-        Self { size, keyboard, driver, asking, pointer, at, buttons, scrolled: [0; 2], touch, captured: false }
+        let (driver, pointer, at, touch, gamepad) = (None, None, None, None, None);
+        let (asking, buttons, scrolled) = (Vec::new(), Vec::new(), [0; 2]);
+        let (windows, captured) = (BTreeMap::new(), false);
+        Self { size, keyboard, driver, asking, windows, pointer, at, buttons, scrolled, gamepad, touch, captured }
     }
 
     fn driver(&self) -> Option<Viewer> {
@@ -80,6 +88,26 @@ impl Controls {
     /// The program has captured the pointer, or let go of it.
     pub(crate) fn set_captured(&mut self, captured: bool) {
         self.captured = captured;
+    }
+
+    /// The display has this size.
+    pub(crate) fn set_size(&mut self, size: (u16, u16)) {
+        if self.size != size {
+            (self.size, self.at) = (size, None);
+        }
+    }
+
+    /// A viewer's window has this size.
+    pub(crate) fn on_window(&mut self, viewer: Viewer, size: (u16, u16)) {
+        self.windows.insert(viewer, size);
+    }
+
+    /// The size of the window that the display is for: the driver's, and while nobody has the controls that of who came first.
+    pub(crate) fn window(&self) -> Option<(u16, u16)> {
+        match self.driver() {
+            Some(driver) => self.windows.get(&driver).copied(),
+            None => self.windows.values().next().copied(),
+        }
     }
 
     pub(crate) fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput, actions: &mut Vec<Action>) {
@@ -107,6 +135,10 @@ impl Controls {
                     }
                     self.press(button_number(*button), *pressed, actions);
                 }
+                InputEvent::GamepadButton { gamepad, button, pressed } if first_gamepad(input) == Some(*gamepad) => {
+                    let state = self.gamepad.unwrap_or_default().with_button(*button, *pressed);
+                    self.set_gamepad(state, actions);
+                }
                 InputEvent::TouchBegan { id, at } if self.touch.is_none() => {
                     self.touch = Some(*id);
                     self.move_to(*at, actions);
@@ -126,6 +158,7 @@ impl Controls {
     /// What the viewer holds is let go, and the controls go to whoever has asked first.
     pub(crate) fn on_viewer_left(&mut self, now: Time, viewer: Viewer, actions: &mut Vec<Action>) {
         self.asking.retain(|asking| *asking != viewer);
+        self.windows.remove(&viewer);
         self.on_released(now, viewer, actions);
     }
 
@@ -169,7 +202,8 @@ impl Controls {
         let holds = !self.buttons.is_empty() || input.devices.holds_anything();
         match &mut self.driver {
             Some((driver, acted)) if *driver == viewer => {
-                if acts || holds || self.pointer != input.devices.pointer {
+                let moves = gamepad_state(input).is_some_and(|state| self.gamepad != Some(state));
+                if acts || holds || moves || self.pointer != input.devices.pointer {
                     *acted = now;
                 }
                 true
@@ -203,6 +237,15 @@ impl Controls {
             actions.push(Action::Button { button, pressed: false });
         }
         (self.touch, self.pointer) = (None, None);
+        if self.gamepad.is_some() {
+            self.set_gamepad(PadState::default(), actions);
+        }
+    }
+
+    fn set_gamepad(&mut self, state: PadState, actions: &mut Vec<Action>) {
+        if self.gamepad.replace(state) != Some(state) {
+            actions.push(Action::Gamepad(state));
+        }
     }
 
     fn keys(&mut self, actions: &mut Vec<Action>, act: impl FnOnce(&mut Keyboard, &mut Vec<Step>)) {
@@ -222,6 +265,11 @@ impl Controls {
                 self.touch = None;
                 self.press(1, false, actions);
             }
+        }
+        // One that is unplugged rests.
+        let gamepad = gamepad_state(input).or(self.gamepad.map(|_| PadState::default()));
+        if let Some(state) = gamepad {
+            self.set_gamepad(state, actions);
         }
         let Some(pointer) = input.devices.pointer else { return };
         let before = self.pointer.replace(pointer).unwrap_or(pointer);
@@ -290,6 +338,15 @@ impl Controls {
     }
 }
 
+/// The number of the gamepad that is the program's, if the viewer has several.
+fn first_gamepad(input: &ViewerInput) -> Option<u8> {
+    input.devices.gamepads.first().map(|gamepad| gamepad.index)
+}
+
+fn gamepad_state(input: &ViewerInput) -> Option<PadState> {
+    input.devices.gamepads.first().map(PadState::of)
+}
+
 const fn button_number(button: PointerButton) -> u8 {
     match button {
         PointerButton::Primary => 1,
@@ -305,7 +362,7 @@ pub(crate) const BETWEEN_MOVES: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
-    use nearlight_wire::{Devices, Touch};
+    use nearlight_wire::{Devices, Gamepad, Touch};
 
     use super::*;
     use crate::keyboard::Keymap;
@@ -476,5 +533,55 @@ mod tests {
         let presses =
             actions.iter().filter(|action| matches!(action, Action::Keyboard(Step::Key { pressed: true, .. }))).count();
         assert_eq!(presses, 1, "{actions:?}");
+    }
+
+    #[test]
+    fn the_drivers_gamepad_is_the_programs_and_rests_when_it_is_gone() {
+        let mut controls = controls();
+        let pad = |pressed: u32, index| {
+            let gamepad = Gamepad { index, pressed, values: Vec::new(), axes: vec![9, 0, 0, 0] };
+            Devices { gamepads: vec![gamepad], ..Devices::default() }
+        };
+        let with = |devices: &Devices, events: &[InputEvent]| ViewerInput {
+            devices: devices.clone(),
+            events: events.to_vec(),
+            ..ViewerInput::default()
+        };
+        let button = |gamepad, pressed| InputEvent::GamepadButton { gamepad, button: 0, pressed };
+        assert_eq!(act(&mut controls, 0, ONE, &with(&pad(0, 2), &[])), [], "a stick takes nothing");
+        // A short press: the state shows nothing of it.
+        let actions =
+            act(&mut controls, 10, ONE, &with(&pad(0, 2), &[button(2, true), button(2, false), button(3, true)]));
+        let state = |devices: &Devices| PadState::of(&devices.gamepads[0]);
+        let pressed = PadState::default().with_button(0, true);
+        assert_eq!(actions, [pressed, PadState::default(), state(&pad(0, 2))].map(Action::Gamepad));
+        assert_eq!(act(&mut controls, 20, ONE, &with(&pad(0, 2), &[])), [], "as it was");
+        let mut actions = Vec::new();
+        controls.on_viewer_left(millis(30), ONE, &mut actions);
+        assert_eq!(actions, [Action::Gamepad(PadState::default())]);
+        assert_eq!(
+            act(&mut controls, 40, TWO, &with(&Devices::default(), &[key("KeyA", true), key("KeyA", false)])).len(),
+            2
+        );
+    }
+
+    #[test]
+    fn the_display_is_for_the_window_of_who_has_the_controls() {
+        let mut controls = controls();
+        assert_eq!(controls.window(), None, "nobody has told");
+        controls.on_window(TWO, (900, 700));
+        controls.on_window(ONE, (1_000, 600));
+        assert_eq!(controls.window(), Some((1_000, 600)), "who came first");
+        act(&mut controls, 0, TWO, &input(Pointer::default(), &[key("KeyA", true)]));
+        assert_eq!(controls.window(), Some((900, 700)));
+        controls.on_viewer_left(millis(10), TWO, &mut Vec::new());
+        assert_eq!(controls.window(), Some((1_000, 600)));
+        // The same place in the picture is another one on the display.
+        let look = |x| input(Pointer { at: at(x, 32_768), ..Pointer::default() }, &[]);
+        act(&mut controls, 20, ONE, &input(Pointer::default(), &[key("KeyB", true), key("KeyB", false)]));
+        assert_eq!(act(&mut controls, 30, ONE, &look(32_768)), [Action::MoveTo { x: 640, y: 360 }]);
+        assert_eq!(act(&mut controls, 40, ONE, &look(32_769)), [], "the same pixel");
+        controls.set_size((1_000, 600));
+        assert_eq!(act(&mut controls, 50, ONE, &look(32_770)), [Action::MoveTo { x: 500, y: 300 }]);
     }
 }

@@ -1,11 +1,10 @@
-//! The machine that programs are started on: its users and processes, where its programs are, control groups, cookies.
+//! The machine that programs are started on: its users and processes, where its programs are, cookies.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use rustix::process::Pid;
 
@@ -100,27 +99,6 @@ pub(crate) fn random(count: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; count];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
-}
-
-/// Moves this process, and with it what it starts, into a control group (version 2) with this share of all processors.
-pub(crate) fn limit_by_cgroup(percent: u8) -> io::Result<()> {
-    const PERIOD: usize = 100_000;
-    let own = std::fs::read_to_string("/proc/self/cgroup")?;
-    let path =
-        own.lines().find_map(|line| line.strip_prefix("0::/")).ok_or_else(|| io::Error::other("no cgroup v2"))?;
-    let parent = Path::new("/sys/fs/cgroup").join(path);
-    let group = parent.join(format!("nearlight-{}", std::process::id()));
-    if path.contains("/nearlight-") || path.starts_with("nearlight-") {
-        return Ok(());
-    }
-    std::fs::create_dir(&group)?;
-    let quota = thread::available_parallelism().map_or(1, usize::from) * PERIOD * usize::from(percent) / 100;
-    let done = std::fs::write(group.join("cpu.max"), format!("{quota} {PERIOD}"))
-        .and_then(|()| std::fs::write(group.join("cgroup.procs"), std::process::id().to_string()));
-    if done.is_err() {
-        let _ = std::fs::remove_dir(&group);
-    }
-    done
 }
 
 #[cfg(test)]

@@ -15,7 +15,9 @@ use x11rb::wrapper::ConnectionExt as _;
 use crate::DisplayError;
 use crate::connection::{Display, XError};
 use crate::controls::{Action, BETWEEN_MOVES, Controls, Standing};
+use crate::gamepad::PadState;
 use crate::keyboard::{Keyboard, Keymap, Step};
+use crate::screen::ScreenSize;
 
 /// How long programs get to read a new keyboard map. Without a pause, they were seen to type other characters; with 5 ms, never.
 const SETTLE: Duration = Duration::from_millis(5);
@@ -42,6 +44,22 @@ pub(crate) enum Heard {
         now: Time,
         viewer: Viewer,
     },
+    /// The viewer's window has this size, in CSS pixels.
+    Window {
+        viewer: Viewer,
+        size: (u16, u16),
+    },
+}
+
+/// What follows from it elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Consequence {
+    /// Others have the controls, or want them.
+    Standing(Standing),
+    /// The program's gamepad, which is no device of the display's.
+    Gamepad(PadState),
+    /// The display is for a window of this size.
+    Window((u16, u16)),
 }
 
 pub(crate) struct Injection {
@@ -49,45 +67,52 @@ pub(crate) struct Injection {
     controls: Controls,
     /// The program has captured the pointer.
     captured: Arc<AtomicBool>,
+    size: ScreenSize,
     /// Relative movement that waits, and when the newest one was injected.
     waiting: [i32; 2],
     moved: Option<Instant>,
 }
 
 impl Injection {
-    pub(crate) fn open(display: Display, captured: Arc<AtomicBool>) -> Result<Self, DisplayError> {
+    pub(crate) fn open(display: Display, captured: Arc<AtomicBool>, size: ScreenSize) -> Result<Self, DisplayError> {
         display.needs(xtest::X11_EXTENSION_NAME)?;
         let map = read_map(&display)
             .map_err(|error| DisplayError::Display { name: "of the program".into(), reason: error.to_string() })?;
-        let controls = Controls::new(display.size, Keyboard::new(map));
-        Ok(Self { display, controls, captured, waiting: [0; 2], moved: None })
+        let controls = Controls::new(size.get(), Keyboard::new(map));
+        Ok(Self { display, controls, captured, size, waiting: [0; 2], moved: None })
     }
 
-    /// Carries out what it hears until the source is gone, and tells who has the controls whenever that changes.
-    pub(crate) fn run(mut self, heard: &Receiver<Heard>, tell: &dyn Fn(Standing)) -> Result<(), XError> {
-        let (mut actions, mut told) = (Vec::new(), Standing::default());
+    /// Carries out what it hears until the source is gone.
+    pub(crate) fn run(mut self, heard: &Receiver<Heard>, tell: &dyn Fn(Consequence)) -> Result<(), XError> {
+        let (mut actions, mut told, mut window) = (Vec::new(), Standing::default(), None);
         loop {
             let next = match self.next_move() {
                 Some(wait) => heard.recv_timeout(wait),
                 None => heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             self.controls.set_captured(self.captured.load(Ordering::Relaxed));
+            self.controls.set_size(self.size.get());
             match next {
                 Ok(Heard::Input { now, viewer, input }) => self.controls.on_input(now, viewer, &input, &mut actions),
                 Ok(Heard::Left { now, viewer }) => self.controls.on_viewer_left(now, viewer, &mut actions),
                 Ok(Heard::Released { now, viewer }) => self.controls.on_released(now, viewer, &mut actions),
                 Ok(Heard::Asked { now, viewer }) => self.controls.on_asked(now, viewer, &mut actions),
+                Ok(Heard::Window { viewer, size }) => self.controls.on_window(viewer, size),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     self.controls.close(&mut actions);
-                    return self.carry_out(&mut actions);
+                    return self.carry_out(&mut actions, tell);
                 }
             }
-            self.carry_out(&mut actions)?;
+            self.carry_out(&mut actions, tell)?;
             let standing = self.controls.standing();
             if standing != told {
-                tell(standing.clone());
+                tell(Consequence::Standing(standing.clone()));
                 told = standing;
+            }
+            if let Some(size) = self.controls.window().filter(|size| window != Some(*size)) {
+                tell(Consequence::Window(size));
+                window = Some(size);
             }
         }
     }
@@ -98,7 +123,7 @@ impl Injection {
         Some(BETWEEN_MOVES.saturating_sub(moved.elapsed()))
     }
 
-    fn carry_out(&mut self, actions: &mut Vec<Action>) -> Result<(), XError> {
+    fn carry_out(&mut self, actions: &mut Vec<Action>, tell: &dyn Fn(Consequence)) -> Result<(), XError> {
         for action in actions.drain(..) {
             if let Action::MoveBy { right, down } = action {
                 self.waiting = [self.waiting[0] + i32::from(right), self.waiting[1] + i32::from(down)];
@@ -113,6 +138,7 @@ impl Injection {
                     fake(&self.display, kind, button, (0, 0))?;
                 }
                 Action::MoveTo { x, y } => fake(&self.display, xproto::MOTION_NOTIFY_EVENT, 0, (x, y))?,
+                Action::Gamepad(state) => tell(Consequence::Gamepad(state)),
                 Action::MoveBy { .. } => {}
             }
         }

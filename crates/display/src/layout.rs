@@ -55,6 +55,22 @@ impl Layout {
         Self { screen, windows: Vec::new(), focus: None }
     }
 
+    /// The display has another size. Returns the windows that get another place.
+    pub(crate) fn set_screen(&mut self, screen: (u16, u16)) -> Vec<(Window, Rectangle)> {
+        self.screen = screen;
+        let mut moved = Vec::new();
+        // Owners are placed before what is in their middle.
+        let mut windows: Vec<(Window, bool)> =
+            self.windows.iter().map(|managed| (managed.window, managed.facts.is_main())).collect();
+        windows.sort_by_key(|(_, main)| !main);
+        for (window, _) in windows {
+            let Some(Managed { facts, place, .. }) = self.find(window) else { continue };
+            let (before, facts) = (*place, facts.clone());
+            moved.extend(self.update(window, facts).filter(|place| *place != before).map(|place| (window, place)));
+        }
+        moved
+    }
+
     /// A window appears, in front of the others. Returns its place.
     pub(crate) fn add(&mut self, window: Window, facts: WindowFacts) -> Rectangle {
         self.windows.retain(|managed| managed.window != window);

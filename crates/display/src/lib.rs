@@ -2,7 +2,8 @@
 //!
 //! [`supervise`] runs in a process of its own, which has the X server and the program as children and ends them when its standard
 //! input closes. [`ProgramSource`] is the server's end: it captures what the program draws, manages its windows, and injects what viewers
-//! type and point at. What is decided without the display is in [`controls`], [`keyboard`], [`layout`] and [`sandbox`], which do no IO.
+//! type and point at. What is decided without the display is in [`controls`], [`keyboard`], [`gamepad`], [`layout`] and [`sandbox`], which
+//! do no IO.
 
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
@@ -12,11 +13,17 @@ mod clipboard;
 mod connection;
 mod controls;
 mod cursor;
+mod facts;
+mod gamepad;
+mod gamepad_file;
 mod host;
 mod injection;
 mod keyboard;
 mod layout;
+mod microphone;
+mod processor_limit;
 mod sandbox;
+mod screen;
 mod shared_memory;
 mod source;
 mod specification;
@@ -41,6 +48,8 @@ pub enum DisplayError {
     Extension(&'static str),
     #[error("cannot open the socket for the program's sound: {0}. --sound off serves the program without sound")]
     Sound(std::io::Error),
+    #[error("the viewer's microphone cannot be decoded: {0}. --microphone off serves the program without it")]
+    Microphone(#[from] nearlight_sound::OpusError),
     #[error("cannot allocate shared memory for the pictures: {0}")]
     Memory(std::io::Error),
 }

@@ -50,8 +50,10 @@ const SYSTEM_FOLDERS: [&str; 13] = [
     "/var/lib",
     "/var/cache/fontconfig",
 ];
-/// Devices beside those that every sandbox has: graphics cards and gamepads.
-const DEVICES: [&str; 2] = ["/dev/dri", "/dev/input"];
+/// Devices beside those that every sandbox has: graphics cards.
+const GRAPHICS: &str = "/dev/dri";
+/// Gamepads, and whatever else the program's user may read.
+const INPUT: &str = "/dev/input";
 /// The names of the network's hosts, on systems where `/etc/resolv.conf` leads there.
 const RESOLVER: &str = "/run/systemd/resolve";
 /// The program's home where it does not get the user's.
@@ -69,6 +71,8 @@ pub(crate) struct Needs<'a> {
     pub(crate) program: &'a Path,
     /// Sockets and files that it connects with: the display's, the cookie, the sound server's.
     pub(crate) sockets: &'a [PathBuf],
+    /// What it finds as its input devices; none: the machine's.
+    pub(crate) input: Option<&'a Path>,
 }
 
 /// bubblewrap's arguments up to and including `--`.
@@ -98,8 +102,11 @@ pub(crate) fn arguments(needs: &Needs<'_>) -> Vec<OsString> {
         word("/run"),
     ]);
     add(&[word("--tmpfs"), word("/var/tmp"), word("--perms"), word("0700"), word("--dir"), word(RUNTIME_FOLDER)]);
-    for device in DEVICES {
-        add(&[word("--dev-bind-try"), word(device), word(device)]);
+    add(&[word("--dev-bind-try"), word(GRAPHICS), word(GRAPHICS)]);
+    match needs.input {
+        // Programs open gamepads for writing, too.
+        Some(folder) => add(&[word("--bind"), folder, word(INPUT)]),
+        None => add(&[word("--dev-bind-try"), word(INPUT), word(INPUT)]),
     }
     if needs.network {
         add(&[word("--ro-bind-try"), word(RESOLVER), word(RESOLVER)]);
@@ -142,6 +149,7 @@ mod tests {
             directory: Path::new("/home/me/work"),
             program: Path::new(program),
             sockets: &sockets,
+            input: Some(Path::new("/tmp/nearlight-7/input")),
         };
         arguments(&needs).join(" ".as_ref()).into_string().expect("plain words")
     }
@@ -153,7 +161,8 @@ mod tests {
             !words.contains("/home/me") && words.contains("--unshare-net") && words.contains("--tmpfs /home/program")
         );
         assert!(words.contains("--ro-bind /tmp/.X11-unix/X7 /tmp/.X11-unix/X7"), "{words}");
-        assert!(!words.contains(" --bind "), "nothing outside can be written: {words}");
+        assert_eq!(words.matches(" --bind ").count(), 1, "nothing outside can be written but the gamepad: {words}");
+        assert!(words.contains("--bind /tmp/nearlight-7/input /dev/input"), "{words}");
         assert!(words.ends_with("--chdir /home/program --"));
     }
 

@@ -19,15 +19,17 @@ use nearlight_scene::{
 use nearlight_sound::SoundBlock;
 use nearlight_units::{Span, Time};
 use nearlight_wire::CursorShape;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::DisplayError;
 use crate::capture::Capture;
 use crate::connection::{Bell, Place, Ringer, XError, bell};
 use crate::controls::Standing;
-use crate::injection::{Heard, Injection};
-use crate::specification::{Ending, ProgramOptions, Report, SOUND_SOCKET, START};
+use crate::injection::{Consequence, Heard, Injection};
+use crate::microphone::Microphone;
+use crate::screen::ScreenSize;
+use crate::specification::{Demand, Ending, ProgramOptions, Report, SOUND_SOCKET};
 use crate::windows::{Order, Told, Windows};
 
 /// Outputs that wait for the studio, which takes them at once.
@@ -49,6 +51,8 @@ enum Wish {
     Activate(u32),
     /// Closes a window.
     Close(u32),
+    /// The viewer's window has this size, in CSS pixels.
+    Window([u16; 2]),
     /// Hands the controls on, or no longer wants them: `null`.
     Release(()),
     /// Would like the controls: `null`.
@@ -61,6 +65,8 @@ pub struct ProgramSource {
     size: (u16, u16),
     supervisor: Supervisor,
     sound: Option<SoundServer>,
+    /// The one that is heard, and whose it is.
+    microphone: Option<(Microphone, Option<Viewer>)>,
     parts: Option<Parts>,
     shared: Arc<Shared>,
     capture_bell: Ringer,
@@ -100,13 +106,26 @@ struct Parts {
 
 struct Supervisor {
     process: Child,
-    orders: Option<ChildStdin>,
+    demands: Demands,
+}
+
+/// The supervisor's standard input.
+#[derive(Clone)]
+struct Demands(Arc<Mutex<Option<ChildStdin>>>);
+
+impl Demands {
+    fn say(&self, line: &impl Serialize) -> std::io::Result<()> {
+        let Some(input) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) else { return Ok(()) };
+        let mut line = serde_json::to_vec(line)?;
+        line.push(b'\n');
+        input.write_all(&line)
+    }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
         // The end of its input ends the program.
-        self.orders = None;
+        *self.demands.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let _ = self.process.wait();
     }
 }
@@ -142,6 +161,7 @@ impl Shared {
                 Output::Pointer { cursor, captured }
             }
             Told::Clipboard(text) => Output::Clipboard(text),
+            Told::Resized => return,
             Told::Windows(windows) => {
                 state.windows = windows_for_page(&windows);
                 Output::Message(message(&state.windows))
@@ -227,12 +247,11 @@ impl ProgramSource {
         // A terminal's interrupt is for the server alone, which ends the program in good order.
         command.process_group(0);
         let mut process = command.spawn().map_err(DisplayError::Supervisor)?;
-        let (orders, reports) = (process.stdin.take(), process.stdout.take());
-        let mut supervisor = Supervisor { process, orders };
+        let (demands, reports) = (Demands(Arc::new(Mutex::new(process.stdin.take()))), process.stdout.take());
+        let supervisor = Supervisor { process, demands };
         let lost = || DisplayError::Supervisor(std::io::Error::other("it has no pipes"));
         let mut reports = BufReader::new(reports.ok_or_else(lost)?);
-        let line = serde_json::to_string(options).map_err(|error| DisplayError::Supervisor(error.into()))?;
-        supervisor.say(&line).map_err(DisplayError::Supervisor)?;
+        supervisor.demands.say(options).map_err(DisplayError::Supervisor)?;
         let (place, folder) = match &options.display {
             Some(name) => (Place::Named(name.clone()), None),
             None => match next_report(&mut reports) {
@@ -242,20 +261,28 @@ impl ProgramSource {
             },
         };
         let socket = folder.filter(|_| options.sound).map(|folder| folder.join(SOUND_SOCKET));
-        let sound = socket.map(|socket| SoundServer::bind(&socket)).transpose().map_err(DisplayError::Sound)?;
+        let microphone = (options.microphone && socket.is_some()).then(Microphone::new).transpose()?;
+        let feed = microphone.as_ref().map(Microphone::feed);
+        let sound = socket.map(|socket| SoundServer::bind(&socket, feed)).transpose().map_err(DisplayError::Sound)?;
         let captured = Arc::new(AtomicBool::new(false));
         let (watched, closed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (capture_bell, hears_capture) = bell().map_err(DisplayError::Memory)?;
         let (windows_bell, hears_windows) = bell().map_err(DisplayError::Memory)?;
-        let windows = Windows::open(place.connect()?, Arc::clone(&captured))?;
-        let capture = Capture::open(place.connect()?, fps, hears_capture, (Arc::clone(&watched), Arc::clone(&closed)))?;
-        let injection = Injection::open(place.connect()?, captured)?;
+        // All connect while the display is as large as it gets.
+        let [first, second, third] = [place.connect()?, place.connect()?, place.connect()?];
+        let size = ScreenSize::new(first.size);
+        let largest = options.largest.filter(|_| options.display.is_none());
+        let windows = Windows::open(first, Arc::clone(&captured), size.clone(), (options.size, largest))?;
+        let threads = (Arc::clone(&watched), Arc::clone(&closed));
+        let capture = Capture::open(second, size.clone(), fps, hears_capture, threads)?;
+        let injection = Injection::open(third, captured, size.clone())?;
         let program =
             options.command.first().map(|program| Path::new(program).file_name().unwrap_or(program).to_owned());
         let program = program.unwrap_or_else(|| OsString::from("a display")).to_string_lossy().into_owned();
-        let (width, height) = capture.size();
+        let (width, height) = size.get();
         let how = if windows.manages() { "Nearlight's window manager" } else { "its own window manager" };
-        let name = format!("{program} on the X display {} ({width}x{height}, {how})", place.name());
+        let follows = if largest.is_some() { ", follows the viewer's window" } else { "" };
+        let name = format!("{program} on the X display {} ({width}x{height}{follows}, {how})", place.name());
         let (heard_to, heard) = channel();
         let (orders_to, orders) = channel();
         let state = State {
@@ -275,9 +302,10 @@ impl ProgramSource {
         };
         Ok(Self {
             name,
-            size: (width, height),
+            size: (width & !1, height & !1),
             supervisor,
             sound,
+            microphone: microphone.map(|microphone| (microphone, None)),
             parts: Some(Parts { capture, windows, windows_bell: hears_windows, orders, injection, heard, reports }),
             shared: Arc::new(shared),
             capture_bell,
@@ -288,7 +316,7 @@ impl ProgramSource {
         })
     }
 
-    /// Of its pictures, in pixels.
+    /// Of its first picture, in pixels.
     #[must_use]
     pub const fn size(&self) -> (u16, u16) {
         self.size
@@ -308,6 +336,16 @@ impl ProgramSource {
         }
     }
 
+    /// The program hears whoever has the controls.
+    fn on_microphone(&mut self, viewer: Viewer, packet: &[u8]) {
+        let drives = self.shared.state().standing.driver == Some(viewer);
+        let Some((microphone, heard)) = self.microphone.as_mut().filter(|_| drives) else { return };
+        if heard.replace(viewer) != Some(viewer) {
+            microphone.restart();
+        }
+        microphone.on_message(packet);
+    }
+
     /// Before the source has started, nobody has the controls.
     fn now(&self) -> Time {
         self.shared.sink.get().map_or(Time::ZERO, |sink| sink.now())
@@ -317,13 +355,6 @@ impl ProgramSource {
         if let Some(to) = &self.heard {
             let _ = to.send(heard);
         }
-    }
-}
-
-impl Supervisor {
-    fn say(&mut self, line: &str) -> std::io::Result<()> {
-        let Some(orders) = &mut self.orders else { return Ok(()) };
-        writeln!(orders, "{line}").and_then(|()| orders.flush())
     }
 }
 
@@ -383,7 +414,9 @@ impl Application for ProgramSource {
             let windows = (!state.windows.is_empty()).then(|| Output::Message(message(&state.windows)));
             let standing = state.standing_for(viewer);
             let outputs = [Output::Message(program), Output::Pointer { cursor, captured }, standing];
-            state.put_out(outputs.into_iter().chain(windows).map(|output| (viewer, output)));
+            let records = self.microphone.is_some();
+            let microphone = records.then(|| Output::Message(message(&for_page("microphone", &true.into()))));
+            state.put_out(outputs.into_iter().chain(windows).chain(microphone).map(|output| (viewer, output)));
         }
         self.hear(Heard::Input { now, viewer, input: Box::new(input.clone()) });
     }
@@ -396,9 +429,13 @@ impl Application for ProgramSource {
     }
 
     fn on_message(&mut self, now: Time, viewer: Viewer, message: ApplicationMessage) {
+        if !message.reliable {
+            return self.on_microphone(viewer, &message.data);
+        }
         match serde_json::from_slice(&message.data).map(|Request { display }| display) {
             Ok(Wish::Activate(window)) => self.order(Order::Activate(window)),
             Ok(Wish::Close(window)) => self.order(Order::Close(window)),
+            Ok(Wish::Window([width, height])) => self.hear(Heard::Window { viewer, size: (width, height) }),
             Ok(Wish::Release(())) => self.hear(Heard::Released { now, viewer }),
             Ok(Wish::Take(())) => self.hear(Heard::Asked { now, viewer }),
             Err(error) => tracing::debug!(viewer = viewer.0, %error, "a message that is none for a display"),
@@ -428,15 +465,35 @@ impl PushSource for ProgramSource {
                 }
             })
         };
-        spawn(
-            "windows",
-            Box::new(move |shared: &Shared| windows.run(&windows_bell, &orders, &|told| shared.on_told(told))),
-        )?;
+        let capture_bell = self.capture_bell.clone();
+        let managed = move |shared: &Shared| {
+            windows.run(&windows_bell, &orders, &|told| match told {
+                Told::Resized => capture_bell.ring(),
+                told => shared.on_told(told),
+            })
+        };
+        spawn("windows", Box::new(managed))?;
         spawn("capture", Box::new(move |_: &Shared| capture.run(sink.as_ref())))?;
-        spawn(
-            "injection",
-            Box::new(move |shared: &Shared| injection.run(&heard, &|standing| shared.tell_standing(Some(standing)))),
-        )?;
+        let (demands, orders, windows_bell) =
+            (self.supervisor.demands.clone(), self.orders.clone(), self.windows_bell.clone());
+        let injected = move |shared: &Shared| {
+            let done = injection.run(&heard, &|consequence| match consequence {
+                Consequence::Standing(standing) => shared.tell_standing(Some(standing)),
+                // If the supervisor has ended, its end is reported.
+                Consequence::Window(size) => {
+                    if let Some(orders) = &orders {
+                        let _ = orders.send(Order::Resize(size));
+                        windows_bell.ring();
+                    }
+                }
+                Consequence::Gamepad(state) => drop(demands.say(&Demand::Gamepad(state))),
+            });
+            // The windows' thread ends when nobody can give it orders.
+            drop(orders);
+            windows_bell.ring();
+            done
+        };
+        spawn("injection", Box::new(injected))?;
         spawn(
             "program",
             Box::new(move |shared: &Shared| {
@@ -444,7 +501,7 @@ impl PushSource for ProgramSource {
                 Ok(())
             }),
         )?;
-        self.supervisor.say(START)
+        self.supervisor.demands.say(&Demand::Start)
     }
 
     fn sound(&mut self) -> Option<Box<dyn SoundFeed>> {

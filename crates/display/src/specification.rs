@@ -8,6 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::Sandbox;
+use crate::gamepad::PadState;
 
 /// A program to serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,8 +17,11 @@ pub struct ProgramOptions {
     pub command: Vec<OsString>,
     /// An existing X display such as `:1`; none starts Xvfb.
     pub display: Option<String>,
-    /// Of the display, in pixels.
+    /// Of the display, in pixels; both even.
     pub size: (u16, u16),
+    /// The display's size follows that of the window of the viewer who has the controls, up to this; none: it stays as it is. An existing
+    /// display always does.
+    pub largest: Option<(u16, u16)>,
     pub restart: Restart,
     pub sandbox: Sandbox,
     /// The program may use the network.
@@ -27,6 +31,8 @@ pub struct ProgramOptions {
     pub cpu_share: Option<CpuShare>,
     /// Viewers hear what it plays. On an existing display, programs play where they always do.
     pub sound: bool,
+    /// The program may record the microphone of whoever has the controls, if that viewer's page offers it. Needs `sound`.
+    pub microphone: bool,
 }
 
 /// When to start a program again that has ended.
@@ -143,8 +149,15 @@ pub(crate) enum Report {
 /// The sound server's socket, in the folder that the program reaches.
 pub(crate) const SOUND_SOCKET: &str = "pulse";
 
-/// What starts the program once its windows are managed. The end of the supervisor's standard input ends everything.
-pub(crate) const START: &str = "start";
+/// What the supervisor is told after the options, one JSON value in a line. The end of its standard input ends everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Demand {
+    /// The windows are managed: the program may start.
+    Start,
+    /// The program's gamepad is as it is now.
+    Gamepad(PadState),
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,22 +5,32 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, chown};
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
-use crate::host::{Identity, authority, descendants, find_program, identity, limit_by_cgroup, pid, random};
+use crate::connection::{Place, x_socket};
+use crate::gamepad::PadState;
+use crate::gamepad_file::GamepadFile;
+use crate::host::{Identity, authority, descendants, find_program, identity, pid, random};
+use crate::processor_limit::ProcessorLimit;
 use crate::sandbox::{self, EMPTY_HOME, Needs, RUNTIME_FOLDER, Sandbox};
-use crate::specification::{Ending, ProgramOptions, Report, SOUND_SOCKET, START};
+use crate::specification::{Demand, Ending, ProgramOptions, Report, SOUND_SOCKET};
 
 /// How often it looks for children that have ended.
 const LOOK: Duration = Duration::from_millis(50);
+/// Numbers of displays, above those of desktops and of X servers that look for a free one, which begin at 0.
+const DISPLAYS: Range<u32> = 64..1_024;
+/// Displays that are tried: of those that look free, some may be taken at the same moment, or have sockets left by other users.
+const MOST_DISPLAYS: usize = 20;
 /// How long the X server may take to start. A cold disk included.
 const X_LIMIT: Duration = Duration::from_secs(10);
 /// How long a program may take to end after it was asked to.
@@ -29,6 +39,8 @@ const END_LIMIT: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const SHORT_RUN: Duration = Duration::from_secs(5);
+/// How long a program may wait within a read of its gamepad: until then, not even a signal ends it.
+const LONGEST_READ: Duration = Duration::from_secs(1);
 /// Bytes of a line of output; longer lines are cut.
 const MAX_LINE: u64 = 2_048;
 /// How much the program gives way to encoder and network where processors are short (`nice`). Guess: a quarter of the weight.
@@ -61,13 +73,20 @@ pub fn supervise() -> ExitCode {
     let orders = news.clone();
     thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
-            if line == START && orders.send(News::Start).is_err() {
+            let news = match serde_json::from_str(&line) {
+                Ok(Demand::Start) => News::Start,
+                Ok(Demand::Gamepad(state)) => News::Gamepad(state),
+                Err(_) => continue,
+            };
+            if orders.send(news).is_err() {
                 return;
             }
         }
         let _ = orders.send(News::Close);
     });
-    let mut supervisor = Supervisor { options, news, heard, x: None, folder: None, identity: None };
+    let (x, folder, identity, gamepad, limit) = (None, None, None, None, None);
+    let niceness = USUAL_NICENESS;
+    let mut supervisor = Supervisor { options, news, heard, x, folder, identity, gamepad, niceness, limit };
     let done = supervisor.run();
     supervisor.end_all();
     match done {
@@ -83,6 +102,15 @@ enum News {
     Start,
     Close,
     Line(String),
+    Gamepad(PadState),
+}
+
+/// What is not dealt with where it is heard.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Start,
+    Close,
+    Nothing,
 }
 
 struct XServer {
@@ -101,6 +129,11 @@ struct Supervisor {
     folder: Option<PathBuf>,
     /// Whom the program runs as, if not as the server's own user.
     identity: Option<Identity>,
+    /// The program's, if it has one.
+    gamepad: Option<GamepadFile>,
+    niceness: u8,
+    /// Of the program's share of the processors.
+    limit: Option<ProcessorLimit>,
 }
 
 impl Supervisor {
@@ -119,19 +152,20 @@ impl Supervisor {
         }
         // The windows must be managed before the first of them is there.
         loop {
-            match self.heard.recv() {
-                Ok(News::Start) => break,
-                Ok(News::Close) | Err(_) => return Ok(()),
-                Ok(News::Line(line)) => report(&Report::Output { line }),
+            match self.hear(LOOK) {
+                Heard::Start => break,
+                Heard::Close => return Ok(()),
+                Heard::Nothing => {}
             }
         }
         if self.options.command.is_empty() {
             return self.wait_for_the_end();
         }
+        let (share, gamepads) = (self.limit_processor(), self.mount_gamepad());
         let mut pause = FIRST_PAUSE;
         loop {
             let (process, how) = self.start_program()?;
-            report(&Report::Started { how });
+            report(&Report::Started { how: format!("{how}{share}, {gamepads}") });
             let Some((ending, ran)) = self.wait_for(process)? else { return Ok(()) };
             let again = self.options.restart.applies(ending);
             report(&Report::Ended { ending, again });
@@ -139,21 +173,53 @@ impl Supervisor {
                 return self.wait_for_the_end();
             }
             pause = if ran < SHORT_RUN { pause } else { FIRST_PAUSE };
-            match self.heard.recv_timeout(pause) {
-                Ok(News::Close) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
-                _ => pause = (pause * 2).min(LONGEST_PAUSE),
+            let begun = now();
+            while let Some(left) = pause.checked_sub(begun.elapsed()) {
+                if self.hear(left) == Heard::Close {
+                    return Ok(());
+                }
             }
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
     fn wait_for_the_end(&self) -> Result<(), String> {
         loop {
-            match self.heard.recv_timeout(LOOK * 4) {
-                Ok(News::Close) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
-                Ok(News::Line(line)) => report(&Report::Output { line }),
-                Ok(News::Start) | Err(RecvTimeoutError::Timeout) => {}
+            if self.hear(LOOK * 4) == Heard::Close {
+                return Ok(());
             }
             self.reap(None)?;
+        }
+    }
+
+    /// Waits for so long at most. Output is passed on and the gamepad is set at once.
+    fn hear(&self, limit: Duration) -> Heard {
+        match self.heard.recv_timeout(limit) {
+            Ok(News::Start) => return Heard::Start,
+            Ok(News::Close) | Err(RecvTimeoutError::Disconnected) => return Heard::Close,
+            Ok(News::Line(line)) => report(&Report::Output { line }),
+            Ok(News::Gamepad(state)) => {
+                if let Some(Err(error)) = self.gamepad.as_ref().map(|gamepad| gamepad.set(state)) {
+                    report(&Report::Output { line: format!("the gamepad cannot be set: {error}") });
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        Heard::Nothing
+    }
+
+    /// Words about whether the program gets a gamepad.
+    fn mount_gamepad(&mut self) -> String {
+        if self.options.sandbox == Sandbox::Off {
+            return "no gamepads (they need a sandbox)".into();
+        }
+        let Some(folder) = &self.folder else { return "no gamepads (they need a display of its own)".into() };
+        match GamepadFile::mount(&folder.join("input")) {
+            Ok(gamepad) => {
+                self.gamepad = Some(gamepad);
+                "one gamepad".into()
+            }
+            Err(error) => format!("no gamepads (a file system in user space cannot be mounted: {error})"),
         }
     }
 
@@ -179,7 +245,7 @@ impl Supervisor {
             let (home, name) = (self.home(), self.identity.as_ref().map_or("this user", |identity| &identity.name));
             return Err(format!("{name} has no home {}: name another user with --program-user", home.display()));
         }
-        let mut test = self.as_user(0);
+        let mut test = self.as_user(0, None);
         test.args([
             "bwrap",
             "--ro-bind",
@@ -210,8 +276,8 @@ impl Supervisor {
     }
 
     /// A command that runs as the program's user, and is killed if this process is.
-    fn as_user(&self, niceness: u8) -> Command {
-        let mut command = Command::new("nice");
+    fn as_user(&self, niceness: u8, limit: Option<&ProcessorLimit>) -> Command {
+        let mut command = limit.map_or_else(|| Command::new("nice"), |limit| limit.join("nice"));
         command.args(["-n", &niceness.to_string(), "setpriv", "--pdeathsig", "KILL"]);
         if let Some(Identity { user, group, .. }) = self.identity {
             command.args([
@@ -242,44 +308,66 @@ impl Supervisor {
                 chown(path, Some(user), Some(group)).map_err(wrong)?;
             }
         }
-        let (width, height) = self.options.size;
-        let mut command = self.as_user(0);
-        command.args(["Xvfb", "-displayfd", "1", "-screen", "0", &format!("{width}x{height}x24")]);
-        command.args(["-nolisten", "tcp", "-nolisten", "local", "-noreset", "-auth"]).arg(&cookie_file);
+        let mut said = "all numbers of displays are taken".to_owned();
+        for number in DISPLAYS.filter(|number| UnixStream::connect(x_socket(*number)).is_err()).take(MOST_DISPLAYS) {
+            match self.start_x_at(number, &cookie, &cookie_file)? {
+                Ok(process) => {
+                    let (display, socket) = (format!(":{number}").into(), Some(x_socket(number)));
+                    let x = XServer { process, display, cookie_file: Some(cookie_file), socket };
+                    return Ok((x, Some(Report::Display { number, cookie, folder })));
+                }
+                Err(words) => said = words,
+            }
+        }
+        Err(format!("Xvfb did not start: {said}"))
+    }
+
+    /// Starts the X server for this display and waits until it answers to the cookie; or what it said when it ended.
+    ///
+    /// The number is chosen here: with `-displayfd`, Xvfb takes no lock, and as root removes the socket of whoever has the first one.
+    fn start_x_at(
+        &self,
+        number: u32,
+        cookie: &[u8],
+        cookie_file: &Path,
+    ) -> Result<Result<Option<Pid>, String>, String> {
+        // Xvfb takes no size above that which it was started with.
+        let (width, height) = self.options.largest.unwrap_or(self.options.size);
+        let mut command = self.as_user(0, None);
+        command.args(["Xvfb", &format!(":{number}"), "-screen", "0", &format!("{width}x{height}x24")]);
+        command.args(["-nolisten", "tcp", "-nolisten", "local", "-noreset", "-auth"]).arg(cookie_file);
         // Repetition of held keys as on a desktop.
         command.args(["-ardelay", "500", "-arinterval", "33"]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("Xvfb does not start: {error}"))?;
         let process = pid(child.id());
-        let (number_to, number) = channel();
-        if let Some(stdout) = child.stdout.take() {
-            thread::spawn(move || {
-                let mut line = String::new();
-                // What is no number is reported below.
-                let _ = BufReader::new(stdout).read_line(&mut line);
-                let _ = number_to.send(line.trim().parse::<u32>().ok());
-            });
-        }
         self.read_lines(child.stderr.take());
-        let Some(number) = number.recv_timeout(X_LIMIT).ok().flatten() else {
-            let said: Vec<String> = self
-                .heard
-                .try_iter()
-                .filter_map(|news| if let News::Line(line) = news { Some(line) } else { None })
-                .collect();
-            return Err(format!("Xvfb did not start: {}", said.last().map_or("it printed nothing", String::as_str)));
-        };
-        let socket = PathBuf::from(format!("/tmp/.X11-unix/X{number}"));
-        let display = OsString::from(format!(":{number}"));
-        let x = XServer { process, display, cookie_file: Some(cookie_file), socket: Some(socket) };
-        Ok((x, Some(Report::Display { number, cookie, folder })))
+        let place = Place::Own { number, cookie: cookie.to_vec() };
+        let begun = now();
+        loop {
+            let ended = self.reap(process)?.is_some();
+            if !ended && place.connect().is_ok() {
+                return Ok(Ok(process));
+            }
+            if ended || begun.elapsed() > X_LIMIT {
+                break;
+            }
+            pause(LOOK / 5);
+        }
+        if let Some(process) = process {
+            let _ = kill_process(process, Signal::KILL);
+        }
+        // Its last words may still be on their way.
+        pause(LOOK);
+        let lines =
+            self.heard.try_iter().filter_map(|news| if let News::Line(line) = news { Some(line) } else { None });
+        Ok(Err(lines.last().unwrap_or_else(|| "it printed nothing".into())))
     }
 
     fn start_program(&self) -> Result<(Option<Pid>, String), String> {
         let program = self.options.command.first().ok_or("no program")?;
         let file = find_program(program).ok_or_else(|| format!("there is no program {}", program.display()))?;
-        let (niceness, share) = self.limit_processor();
-        let mut command = self.as_user(niceness);
+        let mut command = self.as_user(self.niceness, self.limit.as_ref());
         let x = self.x.as_ref().ok_or("no display")?;
         let strict = self.options.sandbox == Sandbox::Strict;
         self.set_environment(&mut command, x);
@@ -293,8 +381,15 @@ impl Supervisor {
             sandbox => {
                 let sound = self.sound_socket();
                 let sockets: Vec<PathBuf> = x.socket.iter().chain(&x.cookie_file).chain(&sound).cloned().collect();
-                let needs =
-                    Needs { sandbox, network, home: &home, directory: &directory, program: &file, sockets: &sockets };
+                let needs = Needs {
+                    sandbox,
+                    network,
+                    home: &home,
+                    directory: &directory,
+                    program: &file,
+                    sockets: &sockets,
+                    input: self.gamepad.as_ref().map(GamepadFile::folder),
+                };
                 command.arg("bwrap").args(sandbox::arguments(&needs));
                 command.args(["/bin/sh", "-c", FIRST_PROCESS, "sh"]).arg(&file).args(&self.options.command[1..]);
                 let files = if strict {
@@ -311,7 +406,7 @@ impl Supervisor {
         let mut child = command.spawn().map_err(|error| format!("{} does not start: {error}", file.display()))?;
         self.read_lines(child.stdout.take());
         self.read_lines(child.stderr.take());
-        Ok((pid(child.id()), format!("{user}{how}{share}")))
+        Ok((pid(child.id()), format!("{user}{how}")))
     }
 
     fn set_environment(&self, command: &mut Command, x: &XServer) {
@@ -338,6 +433,10 @@ impl Supervisor {
         if let Some(socket) = self.sound_socket() {
             command.env("PULSE_SERVER", format!("unix:{}", socket.display()));
         }
+        if self.gamepad.is_some() {
+            // Its service is not in the sandbox: SDL looks at the devices itself.
+            command.env("SDL_JOYSTICK_DISABLE_UDEV", "1");
+        }
         let home = if self.options.sandbox == Sandbox::Strict { PathBuf::from(EMPTY_HOME) } else { self.home() };
         command.env("HOME", home);
         if let Some(identity) = &self.identity {
@@ -354,18 +453,19 @@ impl Supervisor {
         self.folder.as_ref().map(|folder| folder.join(SOUND_SOCKET)).filter(|socket| socket.exists())
     }
 
-    /// The program's niceness, and words about its share of the processors.
-    fn limit_processor(&self) -> (u8, String) {
-        let Some(share) = self.options.cpu_share else { return (USUAL_NICENESS, String::new()) };
+    /// Limits the program's share of the processors, and says how.
+    fn limit_processor(&mut self) -> String {
+        let Some(share) = self.options.cpu_share else { return String::new() };
         let percent = share.0.get();
-        match limit_by_cgroup(percent) {
-            Ok(()) => (USUAL_NICENESS, format!(", at most {percent}% of the processors")),
+        match ProcessorLimit::new(percent) {
+            Ok(limit) => {
+                self.limit = Some(limit);
+                format!(", at most {percent}% of the processors")
+            }
             Err(error) => {
-                let niceness = (19 * (100 - u16::from(percent)) / 100) as u8;
-                let words = format!(
-                    ", niceness {niceness} in place of {percent}% of the processors (no control group: {error})"
-                );
-                (niceness.max(1), words)
+                self.niceness = ((19 * (100 - u16::from(percent)) / 100) as u8).max(USUAL_NICENESS);
+                let niceness = self.niceness;
+                format!(", niceness {niceness} in place of {percent}% of the processors (no control group: {error})")
             }
         }
     }
@@ -392,23 +492,30 @@ impl Supervisor {
 
     /// How the program ended and how long it ran; none if the server closes before.
     fn wait_for(&self, process: Option<Pid>) -> Result<Option<(Ending, Duration)>, String> {
-        let (mut ended, mut ran) = (None, Duration::ZERO);
+        let (begun, mut ended) = (now(), None);
+        let (mut looked, mut interrupted) = (begun, begun);
         loop {
-            match self.heard.recv_timeout(LOOK) {
-                Ok(News::Close) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Ok(News::Line(line)) => {
-                    report(&Report::Output { line });
-                    continue;
-                }
-                Ok(News::Start) => {}
-                Err(RecvTimeoutError::Timeout) => ran += LOOK,
+            if self.hear(LOOK) == Heard::Close {
+                return Ok(None);
+            }
+            if looked.elapsed() < LOOK {
+                continue;
+            }
+            looked = now();
+            if interrupted.elapsed() > LONGEST_READ {
+                self.interrupt_reads();
+                interrupted = looked;
             }
             ended = self.reap(process)?.or(ended);
             let others = || descendants().iter().any(|(child, _)| Some(*child) != self.x_process());
             if let Some(ending) = ended.filter(|_| !others()) {
-                return Ok(Some((ending, ran)));
+                return Ok(Some((ending, begun.elapsed())));
             }
         }
+    }
+
+    fn interrupt_reads(&self) {
+        self.gamepad.iter().for_each(GamepadFile::interrupt_reads);
     }
 
     fn x_process(&self) -> Option<Pid> {
@@ -443,6 +550,7 @@ impl Supervisor {
         loop {
             let _ = self.reap(None);
             let left = program(descendants());
+            self.interrupt_reads();
             if left.is_empty() || waited >= END_LIMIT * 3 {
                 break;
             }
@@ -464,10 +572,17 @@ impl Supervisor {
             }
             let _ = kill_process(x, Signal::KILL);
         }
+        // Unmounts the one, removes the other.
+        (self.gamepad, self.limit) = (None, None);
         if let Some(folder) = &self.folder {
             let _ = std::fs::remove_dir_all(folder);
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this process waits for others")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[expect(clippy::disallowed_methods, reason = "this process waits for others")]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nearlight_wire::CursorShape;
 use x11rb::connection::Connection as _;
-use x11rb::properties::{WmHints, WmSizeHints};
+use x11rb::properties::WmHints;
 use x11rb::protocol::Event;
 use x11rb::protocol::xfixes::{self, ConnectionExt as _, CursorNotifyMask};
 use x11rb::protocol::xproto::{
@@ -24,58 +24,22 @@ use crate::DisplayError;
 use crate::clipboard::Clipboard;
 use crate::connection::{Bell, Display, XError};
 use crate::cursor::{CursorImage, hidden, shape_of};
+use crate::facts::{Atoms, read_facts};
 use crate::layout::{Layout, Rectangle, WindowFacts};
-
-x11rb::atom_manager! {
-    Atoms: AtomsCookie {
-        UTF8_STRING,
-        WM_DELETE_WINDOW,
-        WM_PROTOCOLS,
-        WM_S0,
-        WM_STATE,
-        WM_TAKE_FOCUS,
-        _NET_ACTIVE_WINDOW,
-        _NET_CLIENT_LIST,
-        _NET_CLIENT_LIST_STACKING,
-        _NET_CLOSE_WINDOW,
-        _NET_CURRENT_DESKTOP,
-        _NET_DESKTOP_GEOMETRY,
-        _NET_DESKTOP_VIEWPORT,
-        _NET_FRAME_EXTENTS,
-        _NET_NUMBER_OF_DESKTOPS,
-        _NET_SUPPORTED,
-        _NET_SUPPORTING_WM_CHECK,
-        _NET_WM_NAME,
-        _NET_WM_STATE,
-        _NET_WM_STATE_FULLSCREEN,
-        _NET_WM_STATE_MAXIMIZED_HORZ,
-        _NET_WM_STATE_MAXIMIZED_VERT,
-        _NET_WM_WINDOW_TYPE,
-        _NET_WM_WINDOW_TYPE_DIALOG,
-        _NET_WM_WINDOW_TYPE_DOCK,
-        _NET_WM_WINDOW_TYPE_MENU,
-        _NET_WM_WINDOW_TYPE_NORMAL,
-        _NET_WM_WINDOW_TYPE_NOTIFICATION,
-        _NET_WM_WINDOW_TYPE_SPLASH,
-        _NET_WM_WINDOW_TYPE_TOOLBAR,
-        _NET_WM_WINDOW_TYPE_UTILITY,
-        _NET_WORKAREA,
-    }
-}
+use crate::screen::{Screen, ScreenSize, size_for};
 
 /// The left-pointing arrow of X's cursor font, and its mask.
 const ARROW: u16 = 68;
 /// A hidden pointer is looked at again after so many milliseconds each: a program that captures it hides it first and grabs it then.
 const LOOKS_AGAIN: [u64; 3] = [50, 150, 400];
-/// Characters of a title that viewers get.
-const MAX_TITLE: usize = 120;
-
 /// What the thread is told.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// A viewer chose this window.
     Activate(Window),
     Close(Window),
+    /// The display is for a viewer's window of this size.
+    Resize((u16, u16)),
     /// A viewer's clipboard has this text.
     Clipboard(String),
 }
@@ -88,12 +52,17 @@ pub(crate) enum Told {
         captured: bool,
     },
     Clipboard(String),
+    /// The display has another size.
+    Resized,
     /// The windows to choose from: which, its title, and whether it is seen.
     Windows(Vec<(Window, String, bool)>),
 }
 
 pub(crate) struct Windows {
     display: Display,
+    screen: Screen,
+    /// What the display's size follows up to.
+    largest: Option<(u16, u16)>,
     atoms: Atoms,
     layout: Layout,
     clipboard: Clipboard,
@@ -111,7 +80,13 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    pub(crate) fn open(display: Display, captured: Arc<AtomicBool>) -> Result<Self, DisplayError> {
+    /// `largest` is what the display's size may follow up to, from `wanted` on; none leaves it as it is.
+    pub(crate) fn open(
+        display: Display,
+        captured: Arc<AtomicBool>,
+        size: ScreenSize,
+        (wanted, largest): ((u16, u16), Option<(u16, u16)>),
+    ) -> Result<Self, DisplayError> {
         display.needs(xfixes::X11_EXTENSION_NAME)?;
         let wrong = |error: XError| DisplayError::Display { name: "of the program".into(), reason: error.to_string() };
         let atoms = Atoms::new(&display.connection)
@@ -126,9 +101,33 @@ impl Windows {
         let (choices, grabbed) = (Vec::new(), Vec::new());
         let (pointer, looks, newest) = (None, LOOKS_AGAIN.len(), 0);
         let manages = false;
-        let mut windows =
-            Self { display, atoms, layout, clipboard, manages, captured, choices, pointer, looks, grabbed, newest };
+        let screen = match largest {
+            Some(_) => Screen::open(&display, size.clone()).map_err(wrong)?,
+            None => None,
+        };
+        if largest.is_some() && screen.is_none() {
+            tracing::warn!("the display keeps its size, as its X server has no RANDR 1.3; --size chooses one");
+        }
+        let screen = screen.unwrap_or_else(|| Screen::fixed(size));
+        let mut windows = Self {
+            display,
+            screen,
+            largest,
+            atoms,
+            layout,
+            clipboard,
+            manages,
+            captured,
+            choices,
+            pointer,
+            looks,
+            grabbed,
+            newest,
+        };
         windows.prepare().map_err(wrong)?;
+        if largest.is_some() {
+            windows.resize(wanted);
+        }
         Ok(windows)
     }
 
@@ -138,7 +137,7 @@ impl Windows {
     }
 
     fn prepare(&mut self) -> Result<(), XError> {
-        let Self { display: Display { connection, root, size }, atoms, .. } = self;
+        let Self { display: Display { connection, root, .. }, atoms, .. } = self;
         let root = *root;
         connection.xfixes_select_cursor_input(root, CursorNotifyMask::DISPLAY_CURSOR)?;
         let events = EventMask::SUBSTRUCTURE_REDIRECT | EventMask::SUBSTRUCTURE_NOTIFY;
@@ -183,18 +182,44 @@ impl Windows {
             atoms._NET_WORKAREA,
         ];
         connection.change_property32(PropMode::REPLACE, root, atoms._NET_SUPPORTED, AtomEnum::ATOM, &supported)?;
+        for (property, number) in [(atoms._NET_NUMBER_OF_DESKTOPS, 1), (atoms._NET_CURRENT_DESKTOP, 0)] {
+            connection.change_property32(PropMode::REPLACE, root, property, AtomEnum::CARDINAL, &[number])?;
+        }
+        self.tell_size()
+    }
+
+    /// The display's size, for programs that ask the window manager.
+    fn tell_size(&self) -> Result<(), XError> {
+        let Self { display: Display { connection, root, size }, atoms, .. } = self;
         let (width, height) = (u32::from(size.0), u32::from(size.1));
         for (property, numbers) in [
-            (atoms._NET_NUMBER_OF_DESKTOPS, vec![1]),
-            (atoms._NET_CURRENT_DESKTOP, vec![0]),
             (atoms._NET_DESKTOP_GEOMETRY, vec![width, height]),
             (atoms._NET_DESKTOP_VIEWPORT, vec![0, 0]),
             (atoms._NET_WORKAREA, vec![0, 0, width, height]),
         ] {
-            connection.change_property32(PropMode::REPLACE, root, property, AtomEnum::CARDINAL, &numbers)?;
+            connection.change_property32(PropMode::REPLACE, *root, property, AtomEnum::CARDINAL, &numbers)?;
         }
         connection.flush()?;
         Ok(())
+    }
+
+    /// The display becomes as large as a viewer's window, as far as it can. True if its size has changed.
+    fn resize(&mut self, wanted: (u16, u16)) -> bool {
+        let Some(largest) = self.largest.filter(|_| self.manages) else { return false };
+        let resized = self.screen.resize(&self.display, size_for(wanted, largest)).and_then(|resized| {
+            if let Some(size) = resized {
+                self.display.size = size;
+                self.tell_size()?;
+                for (window, place) in self.layout.set_screen(size) {
+                    self.configure(window, place)?;
+                }
+            }
+            Ok(resized.is_some())
+        });
+        resized.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the display keeps its size; --size chooses one");
+            false
+        })
     }
 
     /// Manages windows until nobody gives orders any more.
@@ -202,7 +227,7 @@ impl Windows {
         self.tell_pointer(tell)?;
         loop {
             match orders.try_recv() {
-                Ok(order) => self.on_order(order)?,
+                Ok(order) => survive(self.on_order(order, tell))?,
                 Err(TryRecvError::Empty) => {
                     let again = LOOKS_AGAIN.get(self.looks).copied().map(Duration::from_millis);
                     let event = bell.wait(&self.display, again)?;
@@ -211,12 +236,7 @@ impl Windows {
                         self.tell_pointer(tell)?;
                     }
                     if let Some(event) = event {
-                        // A window may disappear at any moment: requests about it fail, which is no reason to stop.
-                        match self.on_event(&event, tell) {
-                            Err(XError::Connection(error)) => return Err(error.into()),
-                            Err(error) => tracing::debug!(%error, "a window is gone"),
-                            Ok(()) => {}
-                        }
+                        survive(self.on_event(&event, tell))?;
                     }
                 }
                 Err(TryRecvError::Disconnected) => return Ok(()),
@@ -229,7 +249,7 @@ impl Windows {
         }
     }
 
-    fn on_order(&mut self, order: Order) -> Result<(), XError> {
+    fn on_order(&mut self, order: Order, tell: &dyn Fn(Told)) -> Result<(), XError> {
         match order {
             Order::Activate(window) => {
                 if self.layout.activate(window) {
@@ -239,6 +259,11 @@ impl Windows {
             Order::Close(window) => {
                 if self.layout.facts(window).is_some() {
                     self.close(window)?;
+                }
+            }
+            Order::Resize(wanted) => {
+                if self.resize(wanted) {
+                    tell(Told::Resized);
                 }
             }
             Order::Clipboard(text) => self.clipboard.set(&self.display, text)?,
@@ -321,7 +346,7 @@ impl Windows {
         }
         let events = EventMask::PROPERTY_CHANGE | EventMask::STRUCTURE_NOTIFY;
         connection.change_window_attributes(window, &ChangeWindowAttributesAux::new().event_mask(events))?;
-        let facts = self.read_facts(window)?;
+        let facts = read_facts(&self.display, &self.atoms, window)?;
         let place = self.layout.add(window, facts);
         self.configure(window, place)?;
         self.tell_state(window)?;
@@ -393,68 +418,13 @@ impl Windows {
         let Some(before) = self.layout.facts(window).cloned().filter(|_| concerns.contains(&atom)) else {
             return Ok(());
         };
-        let facts = self.read_facts(window)?;
+        let facts = read_facts(&self.display, &self.atoms, window)?;
         let facts = WindowFacts { wanted: before.wanted, full_screen: before.full_screen, ..facts };
         let (was, is) = (self.layout.place_of(window), self.layout.update(window, facts));
         match is {
             Some(place) if was != is => self.configure(window, place),
             _ => Ok(()),
         }
-    }
-
-    /// What a window says of itself.
-    fn read_facts(&self, window: Window) -> Result<WindowFacts, XError> {
-        let (connection, atoms, root) = (&self.display.connection, &self.atoms, self.display.root);
-        let geometry = connection.get_geometry(window)?;
-        let hints = WmHints::get(connection, window)?;
-        let sizes = WmSizeHints::get_normal_hints(connection, window)?;
-        let owner = connection.get_property(false, window, AtomEnum::WM_TRANSIENT_FOR, AtomEnum::WINDOW, 0, 1)?;
-        let kinds = connection.get_property(false, window, atoms._NET_WM_WINDOW_TYPE, AtomEnum::ATOM, 0, 8)?;
-        let states = connection.get_property(false, window, atoms._NET_WM_STATE, AtomEnum::ATOM, 0, 16)?;
-        let name = connection.get_property(false, window, atoms._NET_WM_NAME, atoms.UTF8_STRING, 0, 256)?;
-        let old_name = connection.get_property(false, window, AtomEnum::WM_NAME, AtomEnum::ANY, 0, 256)?;
-        let protocols = connection.get_property(false, window, atoms.WM_PROTOCOLS, AtomEnum::ATOM, 0, 16)?;
-
-        let geometry = geometry.reply()?;
-        // Malformed properties are those of a window that says nothing.
-        let (hints, sizes) = (hints.reply().ok().flatten(), sizes.reply().ok().flatten());
-        let list =
-            |reply: xproto::GetPropertyReply| reply.value32().map(Iterator::collect::<Vec<u32>>).unwrap_or_default();
-        let owners = list(owner.reply()?);
-        let (kinds, states, protocols) = (list(kinds.reply()?), list(states.reply()?), list(protocols.reply()?));
-        let floating = [
-            atoms._NET_WM_WINDOW_TYPE_DIALOG,
-            atoms._NET_WM_WINDOW_TYPE_UTILITY,
-            atoms._NET_WM_WINDOW_TYPE_SPLASH,
-            atoms._NET_WM_WINDOW_TYPE_TOOLBAR,
-            atoms._NET_WM_WINDOW_TYPE_MENU,
-            atoms._NET_WM_WINDOW_TYPE_DOCK,
-            atoms._NET_WM_WINDOW_TYPE_NOTIFICATION,
-        ];
-        // The first kind that is known counts.
-        let known = kinds.iter().find(|kind| floating.contains(kind) || **kind == atoms._NET_WM_WINDOW_TYPE_NORMAL);
-        let passive =
-            [atoms._NET_WM_WINDOW_TYPE_SPLASH, atoms._NET_WM_WINDOW_TYPE_NOTIFICATION, atoms._NET_WM_WINDOW_TYPE_DOCK];
-        let side = |(width, height): (i32, i32)| {
-            let side = |pixels: i32| pixels.clamp(0, i32::from(u16::MAX)) as u16;
-            (side(width), side(height))
-        };
-        let (name, old_name) = (name.reply()?.value, old_name.reply()?.value);
-        let title =
-            String::from_utf8_lossy(if name.is_empty() { &old_name } else { &name }).chars().take(MAX_TITLE).collect();
-        let takes_input = hints.and_then(|hints| hints.input).unwrap_or(true);
-        Ok(WindowFacts {
-            wanted: Rectangle { x: geometry.x, y: geometry.y, width: geometry.width, height: geometry.height },
-            // A dialog of the whole program names the root.
-            owner: owners.first().copied().filter(|owner| *owner != root && *owner != x11rb::NONE && *owner != window),
-            floats: !owners.is_empty() || known.is_some_and(|kind| floating.contains(kind)),
-            least: sizes.and_then(|sizes| sizes.min_size).map(side),
-            most: sizes.and_then(|sizes| sizes.max_size).map(side),
-            full_screen: states.contains(&atoms._NET_WM_STATE_FULLSCREEN),
-            takes_focus: (takes_input || protocols.contains(&atoms.WM_TAKE_FOCUS))
-                && !known.is_some_and(|kind| passive.contains(kind)),
-            title,
-        })
     }
 
     /// Gives a window its place, and tells it: where nothing changes, X would not.
@@ -587,5 +557,17 @@ impl Windows {
         let message = ClientMessageEvent::new(32, window, atoms.WM_PROTOCOLS, [protocol, self.newest, 0, 0, 0]);
         connection.send_event(false, window, EventMask::NO_EVENT, message)?;
         Ok(true)
+    }
+}
+
+/// A window may disappear at any moment: requests about it fail, which is no reason to stop.
+fn survive(done: Result<(), XError>) -> Result<(), XError> {
+    match done {
+        Err(XError::Connection(error)) => Err(error.into()),
+        Err(error) => {
+            tracing::debug!(%error, "a window is gone");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
     }
 }

@@ -9,12 +9,14 @@ use nearlight_units::Span;
 use nearlight_wire::SOUND_RATE;
 use pulseaudio::protocol::{
     AuthReply, ChannelMap, ChannelVolume, ClientInfoList, Command, CommandReply, CreatePlaybackStreamReply,
-    DESCRIPTOR_SIZE, FormatEncoding, FormatInfo, LookupReply, MAX_VERSION, MIN_VERSION, PlaybackLatency,
-    PlaybackStreamParams, ProtocolError, PulseError, Request, SampleFormat, SampleSpec, ServerInfo, SetClientNameReply,
-    SetPlaybackStreamBufferAttrReply, SinkInfo, SourceInfo, StatInfo, Underflow, read_descriptor, write_ack_message,
-    write_command_message, write_error, write_reply_message,
+    CreateRecordStreamReply, DESCRIPTOR_SIZE, Descriptor, DescriptorFlags, FormatEncoding, FormatInfo, LookupReply,
+    MAX_VERSION, MIN_VERSION, PlaybackLatency, PlaybackStreamParams, ProtocolError, PulseError, RecordLatency,
+    RecordStreamParams, Request, SampleFormat, SampleSpec, ServerInfo, SetClientNameReply,
+    SetPlaybackStreamBufferAttrReply, SetRecordStreamBufferAttrReply, SinkInfo, SourceInfo, StatInfo, Underflow,
+    read_descriptor, write_ack_message, write_command_message, write_descriptor, write_error, write_reply_message,
 };
 
+use crate::recording::Recording;
 use crate::stream::{MOST_WAITING, Stream};
 use crate::tags;
 
@@ -23,7 +25,9 @@ const MOST_STREAMS: usize = 8;
 /// Bytes of a command: names and properties, of which one may have 64 KiB.
 const MOST_COMMAND: usize = 256 * 1_024;
 const SINK: &std::ffi::CStr = c"nearlight";
-const SOURCE: &std::ffi::CStr = c"nearlight.monitor";
+/// What can be recorded where there is no microphone: nothing.
+const MONITOR: &std::ffi::CStr = c"nearlight.monitor";
+const MICROPHONE: &std::ffi::CStr = c"nearlight.microphone";
 /// What a client is told of the time from its buffer to the ear, in microseconds: a block, its packet, and a usual network.
 const LATENCY: u64 = 40_000;
 /// Channels that are none: messages.
@@ -36,14 +40,17 @@ pub(crate) struct Client {
     version: u16,
     authenticated: bool,
     streams: BTreeMap<u32, Stream>,
+    /// There is a microphone.
+    records: bool,
+    recordings: BTreeMap<u32, Recording>,
     next_stream: u32,
     received: Vec<u8>,
     replies: Vec<u8>,
 }
 
 impl Client {
-    pub(crate) fn new(number: u32) -> Self {
-        Self { number, version: MIN_VERSION, ..Self::default() }
+    pub(crate) fn new(number: u32, records: bool) -> Self {
+        Self { number, records, version: MIN_VERSION, ..Self::default() }
     }
 
     /// Takes what the client has sent. After an error there is nothing more to say to it.
@@ -98,6 +105,19 @@ impl Client {
         waited
     }
 
+    /// The microphone's next ten milliseconds.
+    pub(crate) fn record(&mut self, block: &SoundBlock) {
+        for (channel, recording) in &mut self.recordings {
+            if let Some(bytes) = recording.on_block(block) {
+                let (length, flags) = (bytes.len() as u32, DescriptorFlags::empty());
+                // Writing into memory does not fail.
+                let _ =
+                    write_descriptor(&mut self.replies, &Descriptor { length, channel: *channel, offset: 0, flags });
+                self.replies.extend(bytes);
+            }
+        }
+    }
+
     fn on_samples(&mut self, channel: u32, bytes: &[u8]) -> Result<(), ProtocolError> {
         // A stream that was just deleted may still get some.
         let Some(stream) = self.streams.get_mut(&channel) else { return Ok(()) };
@@ -131,7 +151,7 @@ impl Client {
         }
         match command {
             Command::SetClientName(_) => self.reply(request, &SetClientNameReply { client_id: self.number }),
-            Command::CreatePlaybackStream(params) => self.create(request, params),
+            Command::CreatePlaybackStream(params) => self.create(request, &params),
             Command::DeletePlaybackStream(channel) => {
                 let there = self.streams.remove(&channel).is_some();
                 self.acknowledge(request, there)
@@ -187,6 +207,50 @@ impl Client {
                 };
                 self.reply(request, &latency)
             }
+            command => self.on_recording(request, command),
+        }
+    }
+
+    /// What concerns streams that record.
+    fn on_recording(&mut self, request: u32, command: Command) -> Result<(), ProtocolError> {
+        match command {
+            Command::CreateRecordStream(params) => self.create_recording(request, &params),
+            Command::DeleteRecordStream(channel) => {
+                let there = self.recordings.remove(&channel).is_some();
+                self.acknowledge(request, there)
+            }
+            Command::CorkRecordStream(params) => {
+                self.change_recording(request, params.channel, |recording| recording.set_corked(params.cork))
+            }
+            Command::FlushRecordStream(channel) => self.change_recording(request, channel, Recording::flush),
+            Command::SetRecordStreamName(params) => self.change_recording(request, params.index, |_| ()),
+            Command::UpdateRecordStreamProplist(params) => self.change_recording(request, params.index, |_| ()),
+            Command::SetRecordStreamBufferAttr(params) => {
+                let Some(recording) = self.recordings.get_mut(&params.index) else {
+                    return self.refuse(request, PulseError::NoEntity);
+                };
+                recording.set_attributes(params.buffer_attr);
+                let buffer_attr = recording.attributes();
+                let configured_source_latency = LATENCY;
+                self.reply(request, &SetRecordStreamBufferAttrReply { buffer_attr, configured_source_latency })
+            }
+            Command::GetRecordLatency(params) => {
+                let Some(recording) = self.recordings.get(&params.channel) else {
+                    return self.refuse(request, PulseError::NoEntity);
+                };
+                let sent = recording.position() as i64;
+                let latency = RecordLatency {
+                    sink_usec: 0,
+                    source_usec: LATENCY,
+                    playing: recording.is_running(),
+                    local_time: params.now,
+                    // As with playback.
+                    remote_time: params.now,
+                    write_offset: sent,
+                    read_offset: sent,
+                };
+                self.reply(request, &latency)
+            }
             command => self.introspect(request, &command),
         }
     }
@@ -194,11 +258,11 @@ impl Client {
     /// What is said of the server, which has one sink.
     fn introspect(&mut self, request: u32, command: &Command) -> Result<(), ProtocolError> {
         match command {
-            Command::GetServerInfo => self.reply(request, &server_info()),
+            Command::GetServerInfo => self.reply(request, &server_info(self.records)),
             Command::GetSinkInfo(_) => self.reply(request, &sink()),
             Command::GetSinkInfoList => self.reply(request, &vec![sink()]),
-            Command::GetSourceInfo(_) => self.reply(request, &source()),
-            Command::GetSourceInfoList => self.reply(request, &vec![source()]),
+            Command::GetSourceInfo(_) => self.reply(request, &source(self.records)),
+            Command::GetSourceInfoList => self.reply(request, &vec![source(self.records)]),
             Command::LookupSink(_) | Command::LookupSource(_) => self.reply(request, &LookupReply(0)),
             Command::GetClientInfoList
             | Command::GetModuleInfoList
@@ -214,19 +278,17 @@ impl Client {
             | Command::SetSinkMute(_)
             | Command::SetDefaultSink(_)
             | Command::SetDefaultSource(_) => self.acknowledge(request, true),
-            Command::CreateRecordStream(_) => self.refuse(request, PulseError::NotSupported),
             _ => self.refuse(request, PulseError::NotImplemented),
         }
     }
 
-    fn create(&mut self, request: u32, params: PlaybackStreamParams) -> Result<(), ProtocolError> {
+    fn create(&mut self, request: u32, params: &PlaybackStreamParams) -> Result<(), ProtocolError> {
         // Newer clients offer formats and leave the old field empty where it is the same.
-        let stream = Stream::new(params.sample_spec, params.buffer_attr).filter(|_| self.streams.len() < MOST_STREAMS);
+        let stream = Stream::new(params.sample_spec, params.buffer_attr).filter(|_| self.has_room());
         let Some(mut stream) = stream else { return self.refuse(request, PulseError::NotSupported) };
         stream.set_corked(params.flags.start_corked);
         stream.set_muted(params.flags.start_muted == Some(true));
-        let channel = self.next_stream;
-        self.next_stream = self.next_stream.wrapping_add(1);
+        let channel = self.new_channel();
         let reply = CreatePlaybackStreamReply {
             channel,
             stream_index: channel,
@@ -242,6 +304,50 @@ impl Client {
         };
         self.streams.insert(channel, stream);
         self.reply(request, &reply)
+    }
+
+    fn create_recording(&mut self, request: u32, params: &RecordStreamParams) -> Result<(), ProtocolError> {
+        let recording = Recording::new(params.sample_spec, params.buffer_attr);
+        let Some(mut recording) = recording.filter(|_| self.records && self.has_room()) else {
+            return self.refuse(request, PulseError::NotSupported);
+        };
+        recording.set_corked(params.flags.start_corked);
+        let channel = self.new_channel();
+        let reply = CreateRecordStreamReply {
+            channel,
+            stream_index: channel,
+            buffer_attr: recording.attributes(),
+            sample_spec: recording.spec(),
+            channel_map: params.channel_map,
+            stream_latency: LATENCY,
+            // In this reply, they are the source's.
+            sink_index: 0,
+            sink_name: Some(MICROPHONE.into()),
+            suspended: false,
+            format: FormatInfo::new(FormatEncoding::Pcm),
+        };
+        self.recordings.insert(channel, recording);
+        self.reply(request, &reply)
+    }
+
+    fn has_room(&self) -> bool {
+        self.streams.len() + self.recordings.len() < MOST_STREAMS
+    }
+
+    fn new_channel(&mut self) -> u32 {
+        let channel = self.next_stream;
+        self.next_stream = self.next_stream.wrapping_add(1);
+        channel
+    }
+
+    fn change_recording(
+        &mut self,
+        request: u32,
+        channel: u32,
+        act: impl FnOnce(&mut Recording),
+    ) -> Result<(), ProtocolError> {
+        let there = self.recordings.get_mut(&channel).map(act).is_some();
+        self.acknowledge(request, there)
     }
 
     fn change(&mut self, request: u32, channel: u32, act: impl FnOnce(&mut Stream)) -> Result<(), ProtocolError> {
@@ -266,7 +372,7 @@ const fn spec() -> SampleSpec {
     SampleSpec { format: SampleFormat::Float32Le, channels: 2, sample_rate: SOUND_RATE }
 }
 
-fn server_info() -> ServerInfo {
+fn server_info(records: bool) -> ServerInfo {
     ServerInfo {
         server_name: Some(c"nearlight".into()),
         // Clients compare it with versions of PulseAudio.
@@ -277,7 +383,7 @@ fn server_info() -> ServerInfo {
         cookie: 1,
         default_sink_name: Some(SINK.into()),
         // SDL does not bear that there is none.
-        default_source_name: Some(SOURCE.into()),
+        default_source_name: Some(source_name(records)),
         channel_map: ChannelMap::stereo(),
     }
 }
@@ -293,11 +399,16 @@ fn sink() -> SinkInfo {
     }
 }
 
-fn source() -> SourceInfo {
+fn source_name(records: bool) -> CString {
+    if records { MICROPHONE.into() } else { MONITOR.into() }
+}
+
+fn source(records: bool) -> SourceInfo {
+    let description = if records { c"The viewer's microphone" } else { c"What viewers hear" };
     SourceInfo {
         index: 0,
-        name: CString::from(SOURCE),
-        description: Some(c"What viewers hear".into()),
+        name: source_name(records),
+        description: Some(description.into()),
         sample_spec: spec(),
         channel_map: ChannelMap::stereo(),
         cvolume: ChannelVolume::norm(2),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use nearlight_sound::{BLOCK_FRAMES, SoundBlock};
+use nearlight_sound::{BLOCK_FRAMES, Feed, SoundBlock};
 use nearlight_units::Span;
 use rustix::net::{SendFlags, send};
 
@@ -24,6 +24,7 @@ const READ: usize = 64 * 1_024;
 pub struct SoundServer {
     listener: Option<UnixListener>,
     clients: Arc<Mutex<Clients>>,
+    microphone: Option<Arc<Mutex<Feed>>>,
 }
 
 #[derive(Default)]
@@ -59,20 +60,21 @@ impl Connected {
 }
 
 impl SoundServer {
-    /// Opens the socket, for every user who reaches its folder. Starts no thread.
-    pub fn bind(socket: &Path) -> io::Result<Self> {
+    /// Opens the socket, for every user who reaches its folder. Clients record the microphone, or nothing where there is none. Starts no
+    /// thread.
+    pub fn bind(socket: &Path, microphone: Option<Arc<Mutex<Feed>>>) -> io::Result<Self> {
         let listener = UnixListener::bind(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666))?;
-        Ok(Self { listener: Some(listener), clients: Arc::default() })
+        Ok(Self { listener: Some(listener), clients: Arc::default(), microphone })
     }
 
     /// Accepts clients from here on.
     pub fn start(&mut self) -> io::Result<()> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
-        let clients = Arc::clone(&self.clients);
+        let (clients, records) = (Arc::clone(&self.clients), self.microphone.is_some());
         thread::Builder::new().name("sound-server".into()).spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                if let Err(error) = serve(&clients, stream) {
+                if let Err(error) = serve(&clients, stream, records) {
                     tracing::warn!(%error, "a client of the sound server is turned away");
                 }
             }
@@ -84,8 +86,13 @@ impl SoundServer {
     /// Call it every ten milliseconds.
     pub fn next_block(&mut self) -> (SoundBlock, Span) {
         let (mut block, mut waited) = ([0.0; BLOCK_FRAMES * 2], Span::ZERO);
+        let microphone = self.microphone.as_ref();
+        let recorded = microphone.map(|feed| feed.lock().unwrap_or_else(PoisonError::into_inner).next_block().0);
         let mut clients = lock(&self.clients);
         clients.connected.retain(|_, connected| {
+            if let Some(block) = &recorded {
+                connected.client.record(block);
+            }
             waited = waited.max(connected.client.mix(&mut block));
             let stays = connected.send_replies();
             if !stays {
@@ -102,7 +109,7 @@ impl SoundServer {
 }
 
 /// Starts the thread that hears one client.
-fn serve(clients: &Arc<Mutex<Clients>>, mut stream: UnixStream) -> io::Result<()> {
+fn serve(clients: &Arc<Mutex<Clients>>, mut stream: UnixStream, records: bool) -> io::Result<()> {
     let replies_to = stream.try_clone()?;
     let number = {
         let mut clients = lock(clients);
@@ -111,7 +118,7 @@ fn serve(clients: &Arc<Mutex<Clients>>, mut stream: UnixStream) -> io::Result<()
         }
         clients.next = clients.next.wrapping_add(1);
         let number = clients.next;
-        clients.connected.insert(number, Connected { client: Client::new(number), stream: replies_to });
+        clients.connected.insert(number, Connected { client: Client::new(number, records), stream: replies_to });
         number
     };
     let clients = Arc::clone(clients);

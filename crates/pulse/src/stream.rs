@@ -9,7 +9,7 @@ use pulseaudio::protocol::stream::BufferAttr;
 use pulseaudio::protocol::{SampleFormat, SampleSpec};
 
 /// Programs use up to eight channels.
-const MOST_CHANNELS: u8 = 8;
+pub(crate) const MOST_CHANNELS: u8 = 8;
 /// Parts of a second that are converted at once.
 const CHUNKS_A_SECOND: u32 = 200;
 /// Bytes that wait at most: more than two seconds of two channels of floats at 48 kHz, which is the longest that players are known to
@@ -297,7 +297,7 @@ mod tests {
                     SampleFormat::S16Le => bytes.extend(((tone(frame) * 32_767.0) as i16).to_le_bytes()),
                     SampleFormat::Float32Be => bytes.extend(tone(frame).to_be_bytes()),
                     SampleFormat::S24Le => {
-                        bytes.extend_from_slice(&((tone(frame) * 2_147_483_000.0) as i32).to_le_bytes()[1..])
+                        bytes.extend_from_slice(&((tone(frame) * 2_147_483_000.0) as i32).to_le_bytes()[1..]);
                     }
                     _ => unreachable!("not in the table"),
                 }

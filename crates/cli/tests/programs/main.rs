@@ -111,6 +111,7 @@ impl Served {
             command: ["sh", "-c", &words].map(Into::into).to_vec(),
             display: None,
             size: SIZE,
+            largest: None,
             restart: Restart::Never,
             sandbox: Sandbox::Off,
             network: false,
@@ -118,6 +119,7 @@ impl Served {
             user: is_root().then(|| "root".into()),
             cpu_share: None,
             sound: false,
+            microphone: false,
         };
         let supervisor = Path::new(env!("CARGO_BIN_EXE_nearlight"));
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,6 +210,17 @@ fn movement_arrives_whole_in_a_program_that_captures_the_pointer() {
 fn sums(line: &str) -> [i64; 3] {
     let numbers: Vec<i64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
     numbers.try_into().expect("three numbers")
+}
+
+#[test]
+fn programs_that_start_together_have_displays_of_their_own() {
+    let folder = Folder::new("together");
+    let all: Vec<Served> = thread::scope(|scope| {
+        let starting: Vec<_> = (0..3).map(|_| scope.spawn(|| Served::start(&folder, "dialog", 10))).collect();
+        starting.into_iter().map(|thread| thread.join().expect("each has a display")).collect()
+    });
+    let names: Vec<String> = all.iter().map(|served| served.source.describe()).collect();
+    assert!(names[0] != names[1] && names[1] != names[2] && names[2] != names[0], "{names:?}");
 }
 
 #[test]

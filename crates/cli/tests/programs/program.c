@@ -3,7 +3,8 @@
  *
  * relative  captures the pointer, and prints the sum of all movement whenever a key is released
  * stripes   draws by OpenGL as fast as it can, each picture of one grey in horizontal bands drawn one after the other
- * dialog    opens a message box over its window, and prints how it was closed and the keys that its window gets afterwards */
+ * dialog    opens a message box over its window, and prints how it was closed and the keys that its window gets afterwards
+ * gamepad   prints what a gamepad does, in SDL's names of its parts */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +15,10 @@ typedef union {
   unsigned type;
   struct { unsigned type, time, window; unsigned char state, repeat, unused[2]; int scancode; } key;
   struct { unsigned type, time, window, which, state; int x, y, right, down; } motion;
+  struct { unsigned type, time; int which; unsigned char part, state; short unused, value; } pad;
   char room[128];
 } Event;
-enum { QUIT = 0x100, KEY_DOWN = 0x300, KEY_UP = 0x301, MOTION = 0x400 };
+enum { QUIT = 0x100, KEY_DOWN = 0x300, KEY_UP = 0x301, MOTION = 0x400, PAD_AXIS = 0x650, PAD_DOWN = 0x651, PAD_UP = 0x652, PAD_ADDED = 0x653 };
 
 static void *library;
 static void *known(const char *name) {
@@ -74,6 +76,22 @@ static void dialog(void *window) {
   }
 }
 
+static void gamepad(void) {
+  Event event;
+  if (SDL(int, InitSubSystem, unsigned)(0x2000 /* game controllers */)) { fprintf(stderr, "no game controllers\n"); exit(3); }
+  printf("%d at the start\n", SDL(int, NumJoysticks, void)());
+  while (SDL(int, WaitEvent, Event *)(&event)) {
+    if (event.type == PAD_ADDED) {
+      void *pad = SDL(void *, GameControllerOpen, int)(event.pad.which);
+      printf("found %s\n", pad ? SDL(const char *, GameControllerName, void *)(pad) : "nothing");
+    }
+    if (event.type == PAD_AXIS) printf("%s %d\n", SDL(const char *, GameControllerGetStringForAxis, int)(event.pad.part), event.pad.value);
+    if (event.type == PAD_DOWN || event.type == PAD_UP)
+      printf("%s %s\n", SDL(const char *, GameControllerGetStringForButton, int)(event.pad.part), event.type == PAD_DOWN ? "down" : "up");
+    if (event.type == QUIT) return;
+  }
+}
+
 int main(int count, char **words) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   library = dlopen("libSDL2-2.0.so.0", RTLD_NOW);
@@ -83,6 +101,7 @@ int main(int count, char **words) {
   void *window = SDL(void *, CreateWindow, const char *, int, int, int, int, unsigned)(words[1], 0, 0, 320, 240, kind | 0x20 /* resizable */);
   if (!window) { fprintf(stderr, "%s\n", SDL(const char *, GetError, void)()); return 3; }
   if (!strcmp(words[1], "relative")) relative();
+  else if (!strcmp(words[1], "gamepad")) gamepad();
   else if (kind) stripes(window);
   else dialog(window);
   return 0;

@@ -1,0 +1,261 @@
+//! A gamepad as the kernel's input events describe one: what a viewer's does, and what a program asks of the device.
+//!
+//! It presents itself as Microsoft's Xbox 360 controller, whose layout every library knows. Event types, codes and requests are those of
+//! Linux' `include/uapi/linux/input.h` and `input-event-codes.h`; buttons and axes are arranged as the kernel's driver `xpad` does.
+
+use nearlight_wire::Gamepad;
+use serde::{Deserialize, Serialize};
+
+/// What the device calls itself. SDL and others recognise it by the identifiers alone.
+pub(crate) const NAME: &str = "Microsoft X-Box 360 pad";
+/// Bus (USB), vendor, product, version.
+const IDENTIFIERS: [u16; 4] = [0x03, 0x045e, 0x028e, 0x0114];
+/// `EV_VERSION`.
+const INTERFACE_VERSION: i32 = 0x01_0001;
+
+/// Bytes of a `struct input_event` on a machine of 64 bits.
+pub(crate) const EVENT_BYTES: usize = 24;
+
+const SYNCHRONISATION: u16 = 0;
+const KEY: u16 = 1;
+const ABSOLUTE: u16 = 3;
+/// The code of a synchronisation: a client has not read for too long, and has to ask for the state.
+const DROPPED: u16 = 3;
+
+/// The key of each button in the order of W3C's standard mapping; none for what is an axis here.
+const BUTTONS: [Option<u16>; 17] = [
+    Some(0x130), // A
+    Some(0x131), // B
+    Some(0x133), // X
+    Some(0x134), // Y
+    Some(0x136), // left shoulder
+    Some(0x137), // right shoulder
+    None,        // left trigger
+    None,        // right trigger
+    Some(0x13a), // back
+    Some(0x13b), // start
+    Some(0x13d), // left stick
+    Some(0x13e), // right stick
+    None,        // up
+    None,        // down
+    None,        // left
+    None,        // right
+    Some(0x13c), // the maker's
+];
+const TRIGGERS: [usize; 2] = [6, 7];
+/// The cross: up, down, left, right.
+const CROSS_BUTTONS: [u32; 4] = [12, 13, 14, 15];
+
+/// Code, range, fuzz and flat of each axis: the sticks', the triggers', the cross'.
+const AXES: [(u16, [i32; 4]); 8] =
+    [(0, STICK), (1, STICK), (3, STICK), (4, STICK), (2, TRIGGER), (5, TRIGGER), (16, CROSS), (17, CROSS)];
+const STICK: [i32; 4] = [-32_768, 32_767, 16, 128];
+const TRIGGER: [i32; 4] = [0, 255, 0, 0];
+const CROSS: [i32; 4] = [-1, 1, 0, 0];
+
+/// Where everything on it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PadState {
+    /// A bit for each button of W3C's standard mapping that is down.
+    pressed: u32,
+    /// Left and right, 0 to 255.
+    triggers: [u8; 2],
+    /// Left stick right and down, right stick right and down.
+    sticks: [i16; 4],
+}
+
+impl PadState {
+    pub(crate) fn of(gamepad: &Gamepad) -> Self {
+        let trigger = |button: usize| {
+            let down = if gamepad.pressed & 1 << button == 0 { 0 } else { u8::MAX };
+            gamepad.values.get(button).copied().unwrap_or(down)
+        };
+        let stick = |axis: usize| gamepad.axes.get(axis).copied().unwrap_or(0);
+        Self { pressed: gamepad.pressed, triggers: TRIGGERS.map(trigger), sticks: [0, 1, 2, 3].map(stick) }
+    }
+
+    /// With this button pressed or let go, as an event says between two states.
+    pub(crate) const fn with_button(mut self, button: u8, pressed: bool) -> Self {
+        if button < u32::BITS as u8 {
+            let bit = 1 << button;
+            self.pressed = if pressed { self.pressed | bit } else { self.pressed & !bit };
+        }
+        self
+    }
+
+    fn is_down(self, button: u32) -> bool {
+        self.pressed & 1 << button != 0
+    }
+
+    /// In the order of [`AXES`].
+    fn axes(self) -> [i32; 8] {
+        let [left_right, left_down, right_right, right_down] = self.sticks.map(i32::from);
+        let [left, right] = self.triggers.map(i32::from);
+        let [up, down, west, east] = CROSS_BUTTONS.map(|button| i32::from(self.is_down(button)));
+        [left_right, left_down, right_right, right_down, left, right, east - west, down - up]
+    }
+
+    /// What leads from an earlier state to this one: type, code and value, the last of which ends the group; none if nothing has changed.
+    pub(crate) fn events_since(self, before: Self) -> Vec<(u16, u16, i32)> {
+        let buttons = BUTTONS.iter().zip(0..).filter_map(|(key, button)| {
+            let changes = self.is_down(button) != before.is_down(button);
+            key.filter(|_| changes).map(|key| (KEY, key, i32::from(self.is_down(button))))
+        });
+        let axes = AXES.iter().zip(self.axes()).zip(before.axes());
+        let axes = axes.filter(|((_, now), then)| now != then).map(|(((code, _), now), _)| (ABSOLUTE, *code, now));
+        let mut events: Vec<_> = buttons.chain(axes).collect();
+        if !events.is_empty() {
+            events.push((SYNCHRONISATION, 0, 0));
+        }
+        events
+    }
+
+    /// The bytes of the answer to a request to the device (`ioctl`), and the value that it returns; none for one that is not known.
+    pub(crate) fn answer(self, request: u32) -> Option<(i32, Vec<u8>)> {
+        let Request { size, kind: b'E', number } = Request::of(request) else { return None };
+        let fixed = |bytes: Vec<u8>| (bytes.len() == size).then_some((0, bytes));
+        // Those of any length return how much was copied.
+        let cut = |mut bytes: Vec<u8>, whole: usize| {
+            bytes.resize(whole.max(bytes.len()).min(size), 0);
+            Some((bytes.len() as i32, bytes))
+        };
+        match number {
+            0x01 => fixed(INTERFACE_VERSION.to_le_bytes().into()),
+            0x02 => fixed(IDENTIFIERS.iter().flat_map(|part| part.to_le_bytes()).collect()),
+            0x06 => cut(NAME.bytes().chain([0]).collect(), 0),
+            // Properties, lights, sounds, switches, codes of other types: none.
+            0x09 | 0x19..=0x1b | 0x22 | 0x24..=0x3f => cut(Vec::new(), 8),
+            0x18 => cut(bits(self.keys_down()), KEY_BYTES),
+            0x20 => cut(bits([SYNCHRONISATION, KEY, ABSOLUTE].into_iter()), 8),
+            0x21 => cut(bits(BUTTONS.iter().copied().flatten()), KEY_BYTES),
+            0x23 => cut(bits(AXES.iter().map(|(code, _)| *code)), 8),
+            0x40..=0x7f => {
+                let axis = AXES.iter().position(|(code, _)| u32::from(*code) == u32::from(number) - 0x40)?;
+                let [least, most, fuzz, flat] = AXES[axis].1;
+                fixed(
+                    [self.axes()[axis], least, most, fuzz, flat, 0]
+                        .iter()
+                        .flat_map(|part| part.to_le_bytes())
+                        .collect(),
+                )
+            }
+            // Force feedback effects at a time.
+            0x84 => fixed(0_i32.to_le_bytes().into()),
+            // To have it alone, and the clock of its events, which is the wall's: both as wished.
+            0x90 | 0xa0 => Some((0, Vec::new())),
+            _ => None,
+        }
+    }
+
+    fn keys_down(self) -> impl Iterator<Item = u16> {
+        BUTTONS.into_iter().zip(0..).filter_map(move |(key, button)| key.filter(|_| self.is_down(button)))
+    }
+}
+
+/// Bytes of the kernel's list of all keys.
+const KEY_BYTES: usize = 0x300 / 8;
+
+/// Numbers as set bits.
+fn bits(numbers: impl Iterator<Item = u16>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in numbers {
+        let place = usize::from(number / 8);
+        bytes.resize(bytes.len().max(place + 1), 0);
+        bytes[place] |= 1 << (number % 8);
+    }
+    bytes
+}
+
+/// The parts of a request's number (`asm-generic/ioctl.h`).
+struct Request {
+    size: usize,
+    kind: u8,
+    number: u8,
+}
+
+impl Request {
+    const fn of(request: u32) -> Self {
+        let [number, kind, ..] = request.to_le_bytes();
+        Self { size: (request >> 16 & 0x3fff) as usize, kind, number }
+    }
+}
+
+/// The bytes of an event, `at` microseconds after the start of 1970.
+pub(crate) fn event_bytes((kind, code, value): (u16, u16, i32), at: u64) -> [u8; EVENT_BYTES] {
+    let mut bytes = [0; EVENT_BYTES];
+    bytes[..8].copy_from_slice(&(at / 1_000_000).to_le_bytes());
+    bytes[8..16].copy_from_slice(&(at % 1_000_000).to_le_bytes());
+    bytes[16..18].copy_from_slice(&kind.to_le_bytes());
+    bytes[18..20].copy_from_slice(&code.to_le_bytes());
+    bytes[20..].copy_from_slice(&value.to_le_bytes());
+    bytes
+}
+
+/// What a client gets that has not read for too long.
+pub(crate) const OVERRUN: (u16, u16, i32) = (SYNCHRONISATION, DROPPED, 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gamepad(pressed: u32, axes: &[i16]) -> Gamepad {
+        let values = (0..17).map(|button| if pressed & 1 << button == 0 { 0 } else { 200 }).collect();
+        Gamepad { index: 0, pressed, values, axes: axes.into() }
+    }
+
+    #[test]
+    fn what_has_changed_comes_as_one_group() {
+        let rest = PadState::default();
+        assert_eq!(rest.events_since(rest), []);
+        // A, the right trigger, left on the cross, and the right stick up.
+        let state = PadState::of(&gamepad(1 | 1 << 7 | 1 << 14, &[0, 0, 0, -32_767]));
+        let group =
+            [(KEY, 0x130, 1), (ABSOLUTE, 4, -32_767), (ABSOLUTE, 5, 200), (ABSOLUTE, 16, -1), (SYNCHRONISATION, 0, 0)];
+        assert_eq!(state.events_since(rest), group);
+        let back = rest.events_since(state);
+        assert_eq!(back.iter().map(|(_, _, value)| *value).collect::<Vec<_>>(), [0; 5]);
+    }
+
+    #[test]
+    fn a_short_press_between_two_states_is_not_lost() {
+        let rest = PadState::default();
+        let pressed = rest.with_button(16, true);
+        assert_eq!(pressed.events_since(rest)[0], (KEY, 0x13c, 1));
+        assert_eq!(pressed.with_button(16, false), rest);
+        assert_eq!(rest.with_button(255, true), rest, "a button that there is not");
+    }
+
+    #[test]
+    fn a_gamepad_with_fewer_parts_rests_in_the_others() {
+        let small = Gamepad { index: 0, pressed: 1 << 6, values: Vec::new(), axes: vec![5] };
+        let state = PadState::of(&small);
+        assert_eq!((state.triggers, state.sticks), ([255, 0], [5, 0, 0, 0]));
+    }
+
+    /// `_IOC(_IOC_READ, 'E', number, size)`.
+    const fn request(number: u32, size: u32) -> u32 {
+        2 << 30 | size << 16 | (b'E' as u32) << 8 | number
+    }
+
+    #[test]
+    fn requests_are_answered_as_the_kernel_does() {
+        let state = PadState::of(&gamepad(1 << 3, &[100, 0, 0, 0]));
+        assert_eq!(state.answer(request(0x02, 8)), Some((0, vec![3, 0, 0x5e, 4, 0x8e, 2, 0x14, 1])));
+        assert_eq!(state.answer(request(0x02, 4)), None, "too little room");
+        assert_eq!(state.answer(request(0x06, 9)), Some((9, b"Microsoft".to_vec())));
+        let (length, keys) = state.answer(request(0x21, 96)).expect("keys");
+        assert_eq!((length, keys.len(), keys[0x130 / 8], keys[0x138 / 8]), (96, 96, 0b1101_1011, 0b0111_1100));
+        let (_, down) = state.answer(request(0x18, 96)).expect("what is down");
+        assert_eq!((down[0x134 / 8], down.iter().filter(|byte| **byte != 0).count()), (1 << 4, 1));
+        let (returned, axis) = state.answer(request(0x40, 24)).expect("an axis");
+        assert_eq!((returned, &axis[..4], axis.len()), (0, &[100, 0, 0, 0][..], 24));
+        assert_eq!(state.answer(request(0x40 + 6, 24)), None, "an axis that there is not");
+        assert_eq!(state.answer(0x8004_6601), None, "a request to something else");
+    }
+
+    #[test]
+    fn an_event_has_the_kernels_layout() {
+        let bytes = event_bytes((1, 0x130, -1), 5_000_007);
+        assert_eq!(bytes, [5, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0x30, 1, 255, 255, 255, 255]);
+    }
+}

@@ -1,0 +1,57 @@
+// The user's microphone, for a program that records: each message has ten milliseconds of Opus (docs/programs.md).
+
+const RATE = 48_000;
+const BLOCK_MS = 10;
+/** Speech without audible loss: Opus' recommendation for full band in one channel (RFC 6716, section 2.1.1). */
+const BITS_PER_SECOND = 40_000;
+const PREFIX = new TextEncoder().encode("mic");
+
+export class Microphone {
+  /** Whether what it hears is sent. */
+  live = false;
+  readonly #send: (packet: Uint8Array) => void;
+  #started = false;
+  #number = 0;
+  #blocks = 0;
+
+  constructor(send: (packet: Uint8Array) => void) {
+    this.#send = send;
+  }
+
+  /** Asks the user for the microphone, once. Throws where the browser or the user does not give it. */
+  async start(): Promise<void> {
+    if (this.#started) return;
+    this.#started = true;
+    if (typeof AudioEncoder === "undefined") throw new Error("this browser has no encoder for sound");
+    const wanted = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
+    const stream = await navigator.mediaDevices.getUserMedia({ audio: wanted });
+    const encoder = new AudioEncoder({
+      output: (chunk) => this.#onPacket(chunk),
+      error: (error) => console.warn("the microphone's encoder stopped:", error),
+    });
+    encoder.configure({ codec: "opus", sampleRate: RATE, numberOfChannels: 1, bitrate: BITS_PER_SECOND, opus: { frameDuration: BLOCK_MS * 1_000 } });
+    const context = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
+    await context.audioWorklet.addModule(new URL("worklet.js", document.baseURI));
+    const node = new AudioWorkletNode(context, "microphone", { numberOfInputs: 1, numberOfOutputs: 0 });
+    node.port.onmessage = ({ data }: MessageEvent<Float32Array<ArrayBuffer>>) => this.#onBlock(encoder, data);
+    context.createMediaStreamSource(stream).connect(node);
+  }
+
+  #onBlock(encoder: AudioEncoder, data: Float32Array<ArrayBuffer>): void {
+    if (!this.live || encoder.state !== "configured") return;
+    const timestamp = this.#blocks * BLOCK_MS * 1_000;
+    this.#blocks += 1;
+    const block = new AudioData({ format: "f32", sampleRate: RATE, numberOfFrames: data.length, numberOfChannels: 1, timestamp, data });
+    encoder.encode(block);
+    block.close();
+  }
+
+  #onPacket(chunk: EncodedAudioChunk): void {
+    const packet = new Uint8Array(PREFIX.length + 4 + chunk.byteLength);
+    packet.set(PREFIX);
+    new DataView(packet.buffer).setUint32(PREFIX.length, this.#number);
+    chunk.copyTo(packet.subarray(PREFIX.length + 4));
+    this.#number = (this.#number + 1) >>> 0;
+    this.#send(packet);
+  }
+}
