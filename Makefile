@@ -12,7 +12,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 NEARLIGHT := $(TARGET)/release/nearlight
 PAGE := web/dist/index.html
-PAGE_SOURCES := $(shell find Cargo.toml Cargo.lock rust-toolchain.toml web/src web/public web/build.mjs web/package-lock.json web/tsconfig.json crates/web-core crates/session crates/wire crates/events crates/units crates/rate crates/window crates/pace crates/fec crates/xtask -type f -not -path 'web/src/core/*' 2>/dev/null)
+PAGE_SOURCES := $(shell find Cargo.toml Cargo.lock rust-toolchain.toml web/src web/public web/build.mjs web/package-lock.json web/tsconfig.json crates/web-core crates/session crates/wire crates/rooms crates/events crates/units crates/rate crates/window crates/pace crates/fec crates/xtask -type f -not -path 'web/src/core/*' 2>/dev/null)
 SECONDS_EACH ?= 60
 PREFIX ?= /usr/local
 

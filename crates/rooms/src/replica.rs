@@ -43,6 +43,25 @@ pub enum Request {
     Remove { member: MemberId },
 }
 
+impl Request {
+    /// The command for it; `pose` tells where an object is.
+    pub(crate) fn into_command(
+        self,
+        pose: impl Fn(ObjectId) -> Option<QuantisedPose>,
+    ) -> Result<Command, RequestError> {
+        let holds = |object| pose(object).ok_or(RequestError::NotHeld);
+        Ok(match self {
+            Self::Take { object } => Command::Take { object },
+            Self::Release { object } => Command::Release { object, pose: holds(object)? },
+            Self::HandOver { object, to } => Command::HandOver { object, to, pose: holds(object)? },
+            Self::Event { data, .. } if data.len() > MAX_EVENT_BYTES => return Err(RequestError::TooLong),
+            Self::Event { kind, data } => Command::Event { kind, data },
+            Self::SetRole { member, role } => Command::SetRole { member, role },
+            Self::Remove { member } => Command::Remove { member },
+        })
+    }
+}
+
 /// Why a request was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
@@ -269,16 +288,7 @@ impl Replica {
         if self.commands.len() >= MAX_WAITING {
             return Err(RequestError::TooMany);
         }
-        let holds = |object| self.object_pose(object).ok_or(RequestError::NotHeld);
-        let command = match request {
-            Request::Take { object } => Command::Take { object },
-            Request::Release { object } => Command::Release { object, pose: holds(object)? },
-            Request::HandOver { object, to } => Command::HandOver { object, to, pose: holds(object)? },
-            Request::Event { data, .. } if data.len() > MAX_EVENT_BYTES => return Err(RequestError::TooLong),
-            Request::Event { kind, data } => Command::Event { kind, data },
-            Request::SetRole { member, role } => Command::SetRole { member, role },
-            Request::Remove { member } => Command::Remove { member },
-        };
+        let command = request.into_command(|object| self.object_pose(object))?;
         self.commands.push_back(command);
         Ok(CommandNumber(self.first_command.0 + self.commands.len() as u32 - 1))
     }

@@ -1,5 +1,7 @@
 //! The server's side of a room: see [`crate`].
 
+mod local;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
@@ -120,6 +122,8 @@ pub struct Traffic {
 #[derive(Debug)]
 struct Seat {
     id: MemberId,
+    /// It is in the room's own program: nothing is sent to it, and it need not be heard.
+    local: bool,
     delivery: Delivery,
     limits: Limits,
     heard_at: Time,
@@ -149,6 +153,8 @@ pub struct Room {
     /// Objects first, then a place for each seat.
     subjects: Vec<Option<Subject>>,
     objects: BTreeMap<ObjectId, usize>,
+    /// Members that are not local.
+    remote: usize,
     next_member: u32,
     next_tick: Time,
     next_interest: Time,
@@ -182,6 +188,7 @@ impl Room {
             places: BTreeMap::new(),
             subjects,
             objects: places,
+            remote: 0,
             next_member: 1,
             next_tick: now,
             next_interest: now,
@@ -226,9 +233,24 @@ impl Room {
         digest
     }
 
+    /// How many members there are that messages are sent to.
+    #[must_use]
+    pub const fn remote_members(&self) -> usize {
+        self.remote
+    }
+
+    fn object_pose(&self, object: ObjectId) -> Option<QuantisedPose> {
+        self.newest(*self.objects.get(&object)?).map(|sample| *sample.head())
+    }
+
     /// Somebody joins, with the role that the server grants.
     pub fn on_join(&mut self, now: Time, join: &Join, role: Role) -> Result<MemberId, JoinError> {
         let Join { name, colour, .. } = join;
+        self.admit(now, Member { role, name: name.clone(), colour: *colour }, false)
+    }
+
+    fn admit(&mut self, now: Time, member: Member, local: bool) -> Result<MemberId, JoinError> {
+        let Member { role, name, .. } = &member;
         if name.len() > crate::message::MAX_NAME_BYTES || name.chars().any(char::is_control) {
             return Err(JoinError::Name);
         }
@@ -243,12 +265,17 @@ impl Room {
         };
         let id = MemberId(self.next_member);
         self.next_member += 1;
-        if self.places.is_empty() {
-            self.next_tick = now;
+        let role = *role;
+        if !local {
+            if self.remote == 0 {
+                self.next_tick = now;
+            }
+            self.remote += 1;
         }
         let delivery = Delivery::new(now, self.config.tick, self.config.rate, self.subjects.len());
         let seat = Seat {
             id,
+            local,
             delivery,
             limits: Limits::new(now),
             heard_at: now,
@@ -264,7 +291,7 @@ impl Room {
         self.places.insert(id, place);
         self.set_body_place(now, place, Some(id));
         self.set_hidden(place, !role.acts());
-        self.append(&Change::Joined { id, member: Member { role, name: name.clone(), colour: *colour } });
+        self.append(&Change::Joined { id, member });
         self.events.push_back(RoomEvent::Joined { member: id });
         Ok(id)
     }
@@ -353,23 +380,28 @@ impl Room {
             if let Some(seat) = &mut self.seats[place] {
                 seat.delivery.viewer = Some(Viewer::new(body.head()));
             }
-            let subject = self.subjects[self.objects.len() + place].as_mut();
-            if let Some(subject) = subject.filter(|subject| !subject.hidden) {
-                subject.set(now, captured_at, Some(member), body);
-            }
+            self.set_subject(now, captured_at, self.objects.len() + place, Some(member), body);
         }
         for (object, pose) in upstream.objects {
             if self.state.owner(object) == Some(member) {
-                self.set_object(now, captured_at, object, member, pose);
+                self.carry(now, captured_at, object, member, pose);
             } else {
                 self.counters.foreign_poses += 1;
             }
         }
     }
 
-    fn set_object(&mut self, now: Time, captured_at: Time, object: ObjectId, by: MemberId, pose: QuantisedPose) {
-        if let Some(subject) = self.objects.get(&object).and_then(|place| self.subjects[*place].as_mut()) {
-            subject.set(now, captured_at, Some(by), Sample::of_object(pose));
+    /// A new sample of what is in this place, unless that is hidden.
+    fn set_subject(&mut self, now: Time, captured_at: Time, place: usize, by: Option<MemberId>, sample: Sample) {
+        if let Some(subject) = self.subjects[place].as_mut().filter(|subject| !subject.hidden) {
+            subject.set(now, captured_at, by, sample);
+        }
+    }
+
+    /// Its holder moves an object.
+    fn carry(&mut self, now: Time, captured_at: Time, object: ObjectId, by: MemberId, pose: QuantisedPose) {
+        if let Some(place) = self.objects.get(&object).copied() {
+            self.set_subject(now, captured_at, place, Some(by), Sample::of_object(pose));
         }
     }
 
@@ -415,7 +447,7 @@ impl Room {
             Command::Release { object, pose } => {
                 let holds = owner(object) == Some(Some(by));
                 if holds {
-                    self.set_object(now, now, *object, by, *pose);
+                    self.carry(now, now, *object, by, *pose);
                     self.append(&Change::Owner { object: *object, owner: None, cause });
                 }
                 holds
@@ -423,7 +455,7 @@ impl Room {
             Command::HandOver { object, to, pose } => {
                 let may = owner(object) == Some(Some(by)) && *to != by && acts(to);
                 if may {
-                    self.set_object(now, now, *object, by, *pose);
+                    self.carry(now, now, *object, by, *pose);
                     self.append(&Change::Owner { object: *object, owner: Some(*to), cause });
                 }
                 may
@@ -491,10 +523,11 @@ impl Room {
 
     fn end(&mut self, now: Time, member: MemberId, reason: Option<Reason>) {
         let Some(place) = self.places.remove(&member) else { return };
-        self.seats[place] = None;
+        let local = self.seats[place].take().is_some_and(|seat| seat.local);
+        self.remote -= usize::from(!local);
         self.set_body_place(now, place, None);
         self.append(&Change::Left { id: member });
-        if let Some(reason) = reason {
+        if let Some(reason) = reason.filter(|_| !local) {
             self.farewells.push_back((member, reason));
         }
         self.events.push_back(RoomEvent::Ended { member, reason });
@@ -505,21 +538,29 @@ impl Room {
     }
 
     fn make_ready(&mut self, place: usize) {
-        if let Some(seat) = self.seats[place].as_mut().filter(|seat| !seat.ready && !seat.delivery.blocked) {
+        if let Some(seat) =
+            self.seats[place].as_mut().filter(|seat| !seat.ready && !seat.local && !seat.delivery.blocked)
+        {
             seat.ready = true;
             self.ready.push_back(place);
         }
     }
 
-    /// When [`Room::on_timeout`] is due: at the next tick, if anybody is there.
+    /// Whether [`Room::poll_transmit`] may have something to hand out.
+    #[must_use]
+    pub fn has_transmit(&self) -> bool {
+        !self.ready.is_empty() || !self.farewells.is_empty()
+    }
+
+    /// When [`Room::on_timeout`] is due: at the next tick, if anybody is there that messages are sent to.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        (!self.places.is_empty()).then_some(self.next_tick)
+        (self.remote > 0).then_some(self.next_tick)
     }
 
     /// The time that [`Room::poll_timeout`] named has come. Earlier calls do nothing.
     pub fn on_timeout(&mut self, now: Time) {
-        if now < self.next_tick || self.places.is_empty() {
+        if now < self.next_tick || self.remote == 0 {
             return;
         }
         self.next_tick = (self.next_tick + self.config.tick).max(now + Span::from_nanos(1));
@@ -531,7 +572,7 @@ impl Room {
         let newest = self.state.revision;
         let mut gone = Vec::new();
         for place in 0..self.seats.len() {
-            let Some(seat) = &mut self.seats[place] else { continue };
+            let Some(seat) = self.seats[place].as_mut().filter(|seat| !seat.local) else { continue };
             if now.saturating_since(seat.heard_at) >= silence {
                 gone.push((seat.id, Reason::Silent));
                 continue;

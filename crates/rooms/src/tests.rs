@@ -345,6 +345,41 @@ fn a_slow_network_gets_what_it_carries() {
 }
 
 #[test]
+fn who_is_in_the_rooms_own_program_is_a_member_like_others() {
+    let mut hall = Hall::new(&[Role::Guest]);
+    let (now, visitor) = (hall.now, Member { role: Role::Guest, name: "here".into(), colour: [9, 8, 7] });
+    let local = hall.room.on_local_join(now, visitor).expect("a place");
+    let remote = hall.members[0].0;
+    hall.room.set_body(now, local, &body(3.0)).expect("poses");
+    assert!(hall.room.request(now, local, Request::Take { object: OBJECT }));
+    hall.room.set_object(now, OBJECT, &at(4.0)).expect("a pose");
+    hall.members[0].1.set_body(&body(1.0)).expect("poses");
+    hall.pass(500);
+    let replica = &hall.members[0].1;
+    assert_eq!(replica.seen(local).map(|seen| seen.avatar), Some(body(3.0)));
+    assert_eq!((replica.state().owner(OBJECT), replica.object(OBJECT)), (Some(local), Some(at(4.0))));
+    assert_eq!(hall.room.body(remote), Some(body(1.0)));
+    // Handed over, the other moves it, and the room's own world does not.
+    assert!(hall.room.request(hall.now, local, Request::HandOver { object: OBJECT, to: remote }));
+    assert!(!hall.room.request(hall.now, local, Request::Release { object: OBJECT }));
+    hall.pass(100);
+    hall.members[0].1.set_object(OBJECT, &at(5.0)).expect("held");
+    hall.pass(100);
+    hall.room.set_object(hall.now, OBJECT, &at(6.0)).expect("a pose");
+    assert_eq!(hall.room.object(OBJECT), Some(at(5.0)));
+    // It is not silent, and nothing is sent to it.
+    hall.pass(20_000);
+    assert_eq!((hall.room.state().members().len(), hall.room.remote_members()), (2, 1));
+    assert_eq!(hall.room.traffic(local).expect("a member").sent_messages, 0);
+    assert!(!hall.room.request(hall.now, remote, Request::Release { object: OBJECT }), "it asks by messages");
+    hall.assert_agreement();
+    hall.room.on_leave(hall.now, local);
+    hall.pass(200);
+    assert_eq!(hall.room.state().members().len(), 1);
+    hall.assert_agreement();
+}
+
+#[test]
 fn at_rest_nothing_is_sent_but_signs_of_life() {
     let mut hall = Hall::new(&[Role::Guest; 10]);
     for (place, (_, replica)) in hall.members.iter_mut().enumerate() {

@@ -7,6 +7,7 @@
 
 mod canvas;
 mod card;
+mod export;
 mod glb;
 mod open;
 mod plaza;
@@ -29,6 +30,7 @@ pub use video::VideoSource;
 
 pub use nearlight_wire::{ApplicationMessage, DevicesDescription};
 
+use nearlight_rooms::{ObjectId, Room};
 use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{CursorShape, Devices, DisplayKind, HandJoints, Haptics, InputEvent, Pose, View};
@@ -104,6 +106,9 @@ pub struct Pixels<'a> {
     pub stride: usize,
 }
 
+/// Makes a world's binary glTF file, in a second or two.
+pub type MakeModel = Box<dyn Fn() -> Result<Vec<u8>, SceneError> + Send + Sync>;
+
 /// The interactive side of a source of either kind: it receives what viewers do and responds.
 pub trait Application: Send {
     /// What makes the pictures, for people: adapter, driver and backend, or the file's name.
@@ -113,6 +118,20 @@ pub trait Application: Send {
     fn is_demonstration(&self) -> bool {
         false
     }
+
+    /// The objects of a world that is a room, where they are at first; none of an application that is no such world.
+    fn objects(&self) -> Option<Vec<(ObjectId, Pose)>> {
+        None
+    }
+
+    /// A world that clients can draw by themselves: what makes it as a binary glTF file, in which nodes name the room's objects.
+    fn model(&self) -> Option<MakeModel> {
+        None
+    }
+
+    /// Tells the room that this world is what its viewers have done, and takes over what other members have. Called after each
+    /// [`Source::advance`].
+    fn exchange(&mut self, _now: Time, _room: &mut Room) {}
 
     /// A viewer has joined; it may never send any input.
     fn on_viewer_joined(&mut self, _now: Time, _viewer: Viewer) {}

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use nearlight_rooms::{ObjectId, Room};
 use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
 use nearlight_wire::Pose;
@@ -9,7 +10,9 @@ use nearlight_wire::Pose;
 use crate::plaza::Environment;
 use crate::render::{Backend, Drawn, Renderer};
 use crate::world::{Setting, World};
-use crate::{Application, Output, Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput, glb};
+use crate::{
+    Application, MakeModel, Output, Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput, export, glb,
+};
 
 /// Where a viewer starts: at eye height, in front of everything.
 pub const START: Pose = Pose { position: [0.0, 1.6, 0.0], orientation: [0.0, 0.0, 0.0, 1.0] };
@@ -33,8 +36,7 @@ impl WorldSource {
     /// The plaza, or what `scene` describes in its place.
     pub(crate) fn open(scene: Option<PathBuf>, backend: Backend, clock: &dyn Fn() -> Time) -> Result<Self, SceneError> {
         let (renderer, environment) = Renderer::open(backend, || environment(scene.as_deref()), clock)?;
-        let setting = Setting { solids: environment.solids, lighting: environment.lighting, decor: scene.is_none() };
-        let world = World::new(setting);
+        let world = World::new(setting(&environment, scene.is_none()));
         Ok(Self { world, renderer, drawn: Drawn::default(), scene, now: Time::ZERO, reopened_at: None })
     }
 
@@ -69,6 +71,22 @@ impl Application for WorldSource {
 
     fn is_demonstration(&self) -> bool {
         true
+    }
+
+    fn objects(&self) -> Option<Vec<(ObjectId, Pose)>> {
+        Some(self.world.objects())
+    }
+
+    fn model(&self) -> Option<MakeModel> {
+        let scene = self.scene.clone();
+        Some(Box::new(move || {
+            let environment = environment(scene.as_deref())?;
+            export::write(&environment, &World::new(setting(&environment, scene.is_none())))
+        }))
+    }
+
+    fn exchange(&mut self, now: Time, room: &mut Room) {
+        self.world.exchange(now, room);
     }
 
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
@@ -106,6 +124,10 @@ impl Source for WorldSource {
         };
         Ok(())
     }
+}
+
+fn setting(environment: &Environment, decor: bool) -> Setting {
+    Setting { solids: environment.solids.clone(), lighting: environment.lighting.clone(), decor }
 }
 
 fn environment(scene: Option<&Path>) -> Result<Environment, SceneError> {

@@ -1,7 +1,7 @@
-//! The page and its auxiliary routes over HTTP: `/`, `/session.json`, `/healthz`, `/metrics`.
+//! The page and its auxiliary routes over HTTP: `/`, `/session.json`, `/world.glb`, `/healthz`, `/metrics`.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Body;
@@ -10,7 +10,9 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use bytes::Bytes;
 use nearlight_net::{SESSION_INFO_PATH, SessionInfo};
+use nearlight_scene::MakeModel;
 use rust_embed::RustEmbed;
 
 use crate::metrics::Metrics;
@@ -29,6 +31,9 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self' 'wa
 /// Why a client at this address with this token is refused, if it is.
 pub(crate) type Refuse = dyn Fn(IpAddr, &str) -> Option<Refused> + Send + Sync;
 
+/// The world, for clients that draw it themselves.
+const MODEL_PATH: &str = "/world.glb";
+
 /// The state from which requests are answered.
 pub(crate) struct PageState {
     pub(crate) metrics: Arc<Metrics>,
@@ -37,12 +42,33 @@ pub(crate) struct PageState {
     /// Whether the studio still draws.
     pub(crate) healthy: Box<dyn Fn() -> bool + Send + Sync>,
     pub(crate) refuse: Box<Refuse>,
+    /// None: clients cannot draw the source themselves.
+    pub(crate) model: Option<Arc<ModelFile>>,
+}
+
+/// The world as a file, which is made when it is first asked for.
+pub(crate) struct ModelFile {
+    make: MakeModel,
+    made: OnceLock<Result<Bytes, String>>,
+}
+
+impl ModelFile {
+    pub(crate) const fn new(make: MakeModel) -> Self {
+        Self { make, made: OnceLock::new() }
+    }
+
+    /// Takes a second or two the first time.
+    fn bytes(&self) -> Result<Bytes, String> {
+        let make = || (self.make)().map(Bytes::from).map_err(|error| error.to_string());
+        self.made.get_or_init(make).clone()
+    }
 }
 
 pub(crate) fn router(state: Arc<PageState>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route(SESSION_INFO_PATH, get(session_info))
+        .route(MODEL_PATH, get(model))
         .route_layer(from_fn_with_state(Arc::clone(&state), with_token))
         .route("/healthz", get(healthz))
         .fallback(get(asset))
@@ -85,6 +111,25 @@ async fn metrics(State(state): State<Arc<PageState>>) -> Response {
 async fn session_info(State(state): State<Arc<PageState>>) -> Response {
     let info = *state.info.read().unwrap_or_else(std::sync::PoisonError::into_inner);
     ([(header::CACHE_CONTROL, "no-store")], axum::Json(info)).into_response()
+}
+
+async fn model(State(state): State<Arc<PageState>>) -> Response {
+    let Some(model) = state.model.clone() else {
+        return (StatusCode::NOT_FOUND, "this server's pictures are of no world that clients can draw\n")
+            .into_response();
+    };
+    let made = tokio::task::spawn_blocking(move || model.bytes()).await;
+    match made.map_err(|error| error.to_string()).flatten() {
+        Ok(bytes) => {
+            let headers = [(header::CONTENT_TYPE, "model/gltf-binary"), (header::CACHE_CONTROL, "no-store")];
+            (headers, bytes).into_response()
+        }
+        Err(error) => {
+            tracing::error!(error, "the world's file cannot be made");
+            (StatusCode::INTERNAL_SERVER_ERROR, "the world's file cannot be made; see the server's log\n")
+                .into_response()
+        }
+    }
 }
 
 pub(crate) async fn asset(uri: Uri) -> Response {
@@ -130,12 +175,15 @@ mod tests {
             info: SessionInfo { certificate_sha256: None }.into(),
             healthy: Box::new(|| true),
             refuse: Box::new(|_, token| (token != "right").then(|| Refused::new(StatusCode::UNAUTHORIZED, "wrong"))),
+            model: Some(Arc::new(ModelFile::new(Box::new(|| Ok(b"glTF".to_vec()))))),
         };
         let router = router(Arc::new(state));
         let (near, far) = (IpAddr::from([127, 0, 0, 5]), IpAddr::from([192, 0, 2, 1]));
         for (client, path, authorization, expected) in [
             (near, "/metrics", None, 200),
             (near, SESSION_INFO_PATH, None, 200),
+            (near, MODEL_PATH, None, 200),
+            (far, MODEL_PATH, None, 401),
             (far, "/metrics", None, 401),
             (far, SESSION_INFO_PATH, None, 401),
             (far, "/metrics", Some("Bearer wrong"), 401),

@@ -32,9 +32,9 @@ use crate::hosts::Hosts;
 use crate::http::Site;
 use crate::metrics::{Metrics, Observer};
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
-use crate::page::{self, PageState};
+use crate::page::{self, ModelFile, PageState};
 use crate::pairing::Pairing;
-use crate::rooms::Rooms;
+use crate::rooms::{self, Rooms, SharedRoom};
 use crate::rtc::whep::Refused;
 use crate::rtc::{self, Exchange};
 use crate::sound::Mixer;
@@ -258,6 +258,9 @@ impl BoundServer {
         };
         let (adapter, cues) = (application.describe(), application.poll_cues());
         let demonstration = application.is_demonstration();
+        let model = application.model().map(ModelFile::new).map(Arc::new);
+        let world = application.objects().map(|objects| SharedRoom::new(clock.now(), &objects));
+        let world = world.transpose().expect("a world's objects have poses").map(Arc::new);
         let heard = options.sound && (cues.is_some() || feed.is_some());
         let sound = heard.then(|| Mixer::start(clock, feed)).transpose().map_err(ServerError::Thread)?;
         let encoders = options.encoders.clone();
@@ -268,6 +271,7 @@ impl BoundServer {
             clock,
             encoders,
             sound: sound.clone(),
+            room: world.clone(),
             captures,
             shared_encodes,
             place: if options.synchronous { Where::Here } else { Where::Beside },
@@ -282,7 +286,7 @@ impl BoundServer {
             greeting: ServerState::new_greeting(),
             offers: Offers::new(),
             admission: Admission::new(options.max_clients),
-            rooms: Rooms::new(options.max_members),
+            rooms: Rooms::new(options.max_members, world),
             next_session: AtomicU32::new(1),
             studio,
             sound,
@@ -310,6 +314,7 @@ impl BoundServer {
             info: RwLock::new(SessionInfo { certificate_sha256: pinned(&identity) }),
             healthy: Box::new(move || !healthy.studio.has_failed()),
             refuse: Box::new(move |from, token| checking.check_token(from, token).err().map(Refused::from)),
+            model,
         });
         let announced = options.announced.iter().map(ToString::to_string);
         let named = identity.certificate_names().into_iter().chain(options.hosts.iter().cloned());
@@ -385,6 +390,7 @@ impl Server {
             unity: unity.as_ref(),
         };
         let (routes, mut accepting) = entrances.open(&sessions);
+        rooms::open_world(&state, &sessions).await;
         let router = page::router(Arc::clone(&page)).merge(routes);
         let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock));
         let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);

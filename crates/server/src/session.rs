@@ -297,4 +297,4 @@ async fn next_made(common: &mut Option<SessionCommon>) -> NextBlock {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

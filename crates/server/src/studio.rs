@@ -25,6 +25,7 @@ use crate::fan_out::{FanOut, News};
 use crate::mailbox::{Delivery, EncoderMailbox, ToApplication};
 use crate::metrics::Metrics;
 use crate::overload::{Moment, OverloadMonitor};
+use crate::rooms::SharedRoom;
 use crate::sound::Mixer;
 
 /// The least width and height that a controller can shrink a picture to. Guess: the world can still be made out in it.
@@ -79,6 +80,8 @@ pub(crate) struct StudioOptions {
     pub(crate) encoders: Encoders,
     /// None: there is no sound.
     pub(crate) sound: Option<Mixer>,
+    /// The room that the world is, if it is one.
+    pub(crate) room: Option<Arc<SharedRoom>>,
     pub(crate) captures: Captures,
     /// Viewers who receive the same pictures share encoders.
     pub(crate) shared_encodes: bool,
@@ -87,9 +90,16 @@ pub(crate) struct StudioOptions {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// The channel on which viewers are announced, by the kind of source.
+/// Somebody for whom the studio has to work.
+enum Arrival {
+    Viewer(Arc<EncoderMailbox>),
+    /// A member of the room has joined over a network.
+    Member,
+}
+
+/// The channel on which they are announced, by the kind of source.
 enum Arrivals {
-    OnDemand(Sender<Arc<EncoderMailbox>>),
+    OnDemand(Sender<Arrival>),
     SelfPaced(SyncSender<News>),
 }
 
@@ -113,10 +123,10 @@ impl Studio {
         let name = || thread::Builder::new().name("studio".into());
         let (arrivals, thread) = match source {
             Opened::OnDemand(source) => {
-                let (mailboxes, arrivals) = channel();
-                let StudioOptions { format, clock, encoders, sound, captures, .. } = options;
-                let set = Set { source, format, clock, encoders, sound, captures, viewers: Vec::new() };
-                (Arrivals::OnDemand(mailboxes), name().spawn(move || set.run(&arrivals))?)
+                let (announcing, arrivals) = channel();
+                let StudioOptions { format, clock, encoders, sound, room, captures, .. } = options;
+                let set = Set { source, format, clock, encoders, sound, room, captures, viewers: Vec::new() };
+                (Arrivals::OnDemand(announcing), name().spawn(move || set.run(&arrivals))?)
             }
             Opened::SelfPaced(source) => {
                 let (news, fan_out) = FanOut::start(source, options)?;
@@ -129,8 +139,15 @@ impl Studio {
     /// False when the studio has failed.
     pub(crate) fn add_viewer(&self, mailbox: Arc<EncoderMailbox>) -> bool {
         match &self.arrivals {
-            Arrivals::OnDemand(mailboxes) => mailboxes.send(mailbox).is_ok(),
+            Arrivals::OnDemand(arrivals) => arrivals.send(Arrival::Viewer(mailbox)).is_ok(),
             Arrivals::SelfPaced(news) => news.send(News::Viewer(mailbox)).is_ok(),
+        }
+    }
+
+    /// A member has joined the room that the world is: from now on it goes on also without viewers.
+    pub(crate) fn on_member(&self) {
+        if let Arrivals::OnDemand(arrivals) = &self.arrivals {
+            let _ = arrivals.send(Arrival::Member);
         }
     }
 
@@ -166,26 +183,29 @@ struct Set {
     encoders: Encoders,
     /// None: there is no sound.
     sound: Option<Mixer>,
+    room: Option<Arc<SharedRoom>>,
     captures: Captures,
     viewers: Vec<ViewerState>,
 }
 
 impl Set {
-    fn run(mut self, arrivals: &Receiver<Arc<EncoderMailbox>>) -> Result<(), SceneError> {
+    fn run(mut self, arrivals: &Receiver<Arrival>) -> Result<(), SceneError> {
         let mut schedule = CaptureSchedule::new(self.clock.now(), self.format.fps, self.captures);
         let mut overload = OverloadMonitor::new(self.format.fps);
         loop {
             if self.viewers.is_empty() {
-                // Without viewers the studio sleeps until one joins.
                 overload.on_idle();
-                let Ok(mailbox) = arrivals.recv() else { return Ok(()) };
-                self.take_in(mailbox);
+            }
+            if self.viewers.is_empty() && !self.room.as_ref().is_some_and(|room| room.has_remote_members()) {
+                // With nobody there the studio sleeps until somebody joins.
+                let Ok(arrival) = arrivals.recv() else { return Ok(()) };
+                self.on_arrival(arrival);
                 schedule.restart(self.clock.now());
             }
             let wait = schedule.due().saturating_since(self.clock.now());
             match arrivals.recv_timeout(Duration::from_nanos(wait.as_nanos().unsigned_abs())) {
-                Ok(mailbox) => {
-                    self.take_in(mailbox);
+                Ok(arrival) => {
+                    self.on_arrival(arrival);
                     continue;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -207,6 +227,12 @@ impl Set {
             // After rendering: if it took longer than a frame interval, the next moments are shifted.
             schedule
                 .on_passed(self.clock.now(), self.viewers.iter().map(|viewer| viewer.mailbox.target().best_capture));
+        }
+    }
+
+    fn on_arrival(&mut self, arrival: Arrival) {
+        if let Arrival::Viewer(mailbox) = arrival {
+            self.take_in(mailbox);
         }
     }
 
@@ -254,6 +280,9 @@ impl Set {
         }
         self.viewers.retain(|viewer| !viewer.ended);
         self.source.advance(now);
+        if let Some(shared) = &self.room {
+            shared.exchange(|room| self.source.exchange(now, room));
+        }
         put_out(self.source.as_mut(), &self.viewers.iter().map(|viewer| viewer.mailbox.as_ref()));
         if let (Some(sound), Some(cues)) = (&self.sound, self.source.poll_cues()) {
             sound.on_cues(cues);

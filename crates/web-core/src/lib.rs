@@ -15,6 +15,7 @@ mod journal;
 mod layout;
 mod pairing;
 mod presence;
+mod room;
 mod rtp;
 mod sound;
 mod speaker;

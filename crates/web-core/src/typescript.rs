@@ -4,6 +4,7 @@ use nearlight_typescript::Module;
 
 use crate::devices::{POINTER_COLUMNS, TOUCH_COLUMNS};
 use crate::layout::{CONTROLLER, GAMEPAD, HAND, POSE_COLUMNS, PRESENCE, VIEW_COLUMNS};
+use crate::room::{BODY_COLUMNS, OBJECT_COLUMNS, RoomNews, RoomPerson};
 use crate::rtp::{PictureCounts, SoundCounts};
 use crate::tally::{Sound, Statistics, TransportName, timeline_columns};
 
@@ -40,5 +41,17 @@ fn the_page_has_the_types_of_today() {
     module.declare::<Sound>();
     module.declare::<PictureCounts>();
     module.declare::<SoundCounts>();
+    module.constant(
+        "The numbers of a body in a room before its three poses, of head, left and right hand: `hands` has 1 for a left one, 2 for a right one.",
+        "BODY_COLUMNS",
+        &BODY_COLUMNS,
+    );
+    module.constant(
+        "The numbers of an object in a room before its pose: `owner` is the member that holds it, or 0.",
+        "OBJECT_COLUMNS",
+        &OBJECT_COLUMNS,
+    );
+    module.declare::<RoomPerson<'_>>();
+    module.declare::<RoomNews>();
     module.check("core.ts");
 }

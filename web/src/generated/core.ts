@@ -117,3 +117,23 @@ concealed: number,
  * The moment of the world being heard: microseconds on the server's clock.
  */
 heard: number | null, };
+
+/** The numbers of a body in a room before its three poses, of head, left and right hand: `hands` has 1 for a left one, 2 for a right one. */
+export const BODY_COLUMNS = ["member","hands"] as const;
+
+/** The numbers of an object in a room before its pose: `owner` is the member that holds it, or 0. */
+export const OBJECT_COLUMNS = ["object","owner"] as const;
+
+/**
+ * Somebody in the room.
+ */
+export type RoomPerson = { id: number, name: string, role: string, 
+/**
+ * Red, green, blue: 0 to 255.
+ */
+colour: [number, number, number], };
+
+/**
+ * What happened in the room.
+ */
+export type RoomNews = { "type": "synchronised" } | { "type": "members" } | { "type": "owner", object: number, } | { "type": "refused" } | { "type": "goodbye", words: string, };

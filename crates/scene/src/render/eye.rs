@@ -9,7 +9,7 @@ use crate::world::place;
 /// Metres; nearer things are cut away.
 const NEAR: f32 = 0.04;
 /// Share of a far thing's colour that air replaces, per metre, as an exponent. Guess: hills at 150 m nearly vanish.
-const FOG_DENSITY: f32 = 0.0052;
+pub const FOG_DENSITY: f32 = 0.0052;
 /// Uniform blocks start at multiples of this many bytes: the largest alignment that any adapter requires.
 pub const STRIDE: u64 = 256;
 

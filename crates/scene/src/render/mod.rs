@@ -21,6 +21,7 @@ use stage::{Art, Stage};
 use target::Target;
 
 pub use adapter::{AdapterSummary, Backend, list_adapters};
+pub use eye::FOG_DENSITY;
 
 /// Sizes whose targets are kept: a screen and a headset at two sizes each.
 const MAX_TARGETS: usize = 4;

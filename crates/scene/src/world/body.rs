@@ -4,6 +4,7 @@
 //! tensor. Edges of two cubes that cross without a corner inside do not collide.
 
 use glam::{Quat, Vec3};
+use nearlight_rooms::ObjectId;
 
 use crate::solid::{Form, Solid};
 
@@ -37,6 +38,8 @@ pub enum Shape {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Body {
+    /// What it is in a room that shares the world.
+    pub object: ObjectId,
     pub shape: Shape,
     pub position: Vec3,
     pub rotation: Quat,
@@ -77,8 +80,9 @@ struct Contact {
 }
 
 impl Body {
-    pub fn new(shape: Shape, position: Vec3, colour: Vec3) -> Self {
+    pub fn new(object: ObjectId, shape: Shape, position: Vec3, colour: Vec3) -> Self {
         Self {
+            object,
             shape,
             position,
             rotation: Quat::IDENTITY,
@@ -317,11 +321,11 @@ mod tests {
 
     #[test]
     fn everything_comes_to_rest_on_the_floor() {
-        let crate_at = |y: f32| Body::new(Shape::Crate { half: 0.25 }, Vec3::new(0.0, y, 0.0), Vec3::ONE);
+        let crate_at = |y: f32| Body::new(ObjectId(1), Shape::Crate { half: 0.25 }, Vec3::new(0.0, y, 0.0), Vec3::ONE);
         let mut bodies = vec![
             crate_at(0.3),
             crate_at(0.9),
-            Body::new(Shape::Ball { radius: 0.2 }, Vec3::new(2.0, 2.0, 0.0), Vec3::ONE),
+            Body::new(ObjectId(1), Shape::Ball { radius: 0.2 }, Vec3::new(2.0, 2.0, 0.0), Vec3::ONE),
         ];
         bodies[2].velocity = Vec3::new(1.0, 0.0, 0.0);
         run(&mut bodies, 12.0);
@@ -333,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_ball_that_falls_knocks_ever_more_softly_and_then_rests_in_silence() {
-        let mut bodies = vec![Body::new(Shape::Ball { radius: 0.2 }, Vec3::new(0.0, 2.2, 0.0), Vec3::ONE)];
+        let mut bodies = vec![Body::new(ObjectId(1), Shape::Ball { radius: 0.2 }, Vec3::new(0.0, 2.2, 0.0), Vec3::ONE)];
         let impacts: Vec<(u32, Impact)> = (0..1_200)
             .flat_map(|at| step(&mut bodies, &[Solid::GROUND]).into_iter().map(move |impact| (at, impact)))
             .collect();
@@ -346,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_ball_passes_its_momentum_on() {
-        let ball = |x: f32| Body::new(Shape::Ball { radius: 0.2 }, Vec3::new(x, 0.2, 0.0), Vec3::ONE);
+        let ball = |x: f32| Body::new(ObjectId(1), Shape::Ball { radius: 0.2 }, Vec3::new(x, 0.2, 0.0), Vec3::ONE);
         let mut bodies = vec![ball(0.0), ball(1.0)];
         bodies[0].velocity = Vec3::new(4.0, 0.0, 0.0);
         run(&mut bodies, 0.5);
@@ -358,7 +362,7 @@ mod tests {
         let mut bodies: Vec<Body> = (0..12)
             .map(|index| {
                 let shape = if index % 2 == 0 { Shape::Ball { radius: 0.2 } } else { Shape::Crate { half: 0.2 } };
-                let mut body = Body::new(shape, Vec3::new(0.01 * index as f32, 0.25, 0.0), Vec3::ONE);
+                let mut body = Body::new(ObjectId(1), shape, Vec3::new(0.01 * index as f32, 0.25, 0.0), Vec3::ONE);
                 body.velocity = Vec3::new(90.0, -70.0, index as f32);
                 body
             })

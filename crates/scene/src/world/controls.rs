@@ -24,11 +24,12 @@ const PRESS: Span = Span::from_millis(380);
 
 /// Buttons of a gamepad's standard mapping, and what they do when they go down.
 const GAMEPAD_GRAB: u8 = 0;
-const GAMEPAD: [(u8, Action); 4] =
-    [(GAMEPAD_GRAB, Action::Grab), (1, Action::Push), (2, Action::Throw), (3, Action::Reset)];
+const GAMEPAD: [(u8, Action); 5] =
+    [(GAMEPAD_GRAB, Action::Grab), (1, Action::Push), (2, Action::Throw), (3, Action::Reset), (4, Action::HandOver)];
 /// The same of a controller's (`xr-standard`).
 const CONTROLLER_GRAB: u8 = 1;
-const CONTROLLER: [(u8, Action); 3] = [(0, Action::Push), (CONTROLLER_GRAB, Action::Grab), (4, Action::Throw)];
+const CONTROLLER: [(u8, Action); 4] =
+    [(0, Action::Push), (CONTROLLER_GRAB, Action::Grab), (4, Action::Throw), (5, Action::HandOver)];
 
 #[derive(Debug)]
 struct Finger {
@@ -152,6 +153,7 @@ fn by_key(key: Key) -> Option<Act> {
     match key.code()? {
         "KeyF" => Some(by_head(Action::Throw)),
         "KeyR" => Some(by_head(Action::Reset)),
+        "KeyG" => Some(by_head(Action::HandOver)),
         _ => None,
     }
 }

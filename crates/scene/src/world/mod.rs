@@ -3,12 +3,14 @@
 pub mod body;
 mod controls;
 mod decor;
+mod shared;
 mod show;
 mod voice;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use glam::{Quat, Vec3};
+use nearlight_rooms::{MemberId, ObjectId};
 use nearlight_sound::Strike;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{CursorShape, Hand, Haptics, HapticsTarget, Pose};
@@ -17,11 +19,14 @@ use crate::solid::Solid;
 use crate::{Output, Viewer, ViewerInput};
 use body::{Body, STEP, Shape};
 use controls::Controls;
+use shared::{Carried, Person, Wish, thrown_ball};
 
 pub use show::{Instance, Model, Show, Sprite};
 
 /// Thrown balls in the world at a time; the oldest makes room.
 const MAX_THROWN: usize = 16;
+/// Radius of a thrown ball in metres.
+const THROWN_RADIUS: f32 = 0.13;
 /// Objects farther away than this, in metres, cannot be reached.
 const REACH: f32 = 14.0;
 /// Metres from a hand to what it holds: at the least, at the most when it is grabbed, and at the most after it was moved away.
@@ -65,6 +70,8 @@ pub enum Action {
     Nearer,
     /// Move it farther away by as much.
     Farther,
+    /// Give what the hand holds to whom the head faces.
+    HandOver,
 }
 
 /// One thing that a user did.
@@ -101,6 +108,8 @@ struct Grip {
     distance: f32,
     /// The body's rotation as the hand sees it.
     rotation: Quat,
+    /// The room knows that the viewer holds it.
+    known: bool,
 }
 
 /// The visual feedback for an action.
@@ -130,6 +139,14 @@ pub struct World {
     /// The shape that each viewer's pointer has.
     cursors: BTreeMap<Viewer, &'static str>,
     outputs: VecDeque<(Viewer, Output)>,
+    /// The members of the room that the viewers are.
+    members: BTreeMap<Viewer, MemberId>,
+    /// The other members of the room.
+    others: BTreeMap<MemberId, Person>,
+    /// What they hold.
+    carried: BTreeMap<ObjectId, Carried>,
+    /// What the room has to know.
+    wishes: Vec<Wish>,
     pulses: Vec<Pulse>,
     strikes: Vec<Strike>,
     started_at: Option<Time>,
@@ -148,6 +165,10 @@ impl World {
             controls: BTreeMap::new(),
             cursors: BTreeMap::new(),
             outputs: VecDeque::new(),
+            members: BTreeMap::new(),
+            others: BTreeMap::new(),
+            carried: BTreeMap::new(),
+            wishes: Vec::new(),
             pulses: Vec::new(),
             strikes: Vec::new(),
             started_at: None,
@@ -286,6 +307,7 @@ impl World {
                         body,
                         distance: reach.clamp(NEAREST, FARTHEST_GRAB),
                         rotation: turn.inverse() * self.bodies[body].rotation,
+                        known: false,
                     });
                 }
             }
@@ -301,6 +323,7 @@ impl World {
             }
             Action::Throw => self.throw(viewer, origin, direction),
             Action::Reset => self.reset(),
+            Action::HandOver => return self.hand_over(viewer),
             Action::Nearer | Action::Farther => {
                 let factor = if event.action == Action::Farther { NOTCH } else { 1.0 / NOTCH };
                 let own = |grip: &&mut Grip| grip.viewer == viewer && grip.hand == event.hand;
@@ -339,16 +362,25 @@ impl World {
         self.pulses.push(Pulse { at: now, place, normal, colour: viewer_colour(viewer) });
     }
 
-    fn throw(&mut self, viewer: Viewer, origin: Vec3, direction: Vec3) {
-        let thrown = self.bodies.iter().filter(|body| body.home.is_none()).count();
-        let oldest = self.bodies.iter().position(|body| body.home.is_none() && !body.held);
-        if let (true, Some(oldest)) = (thrown >= MAX_THROWN, oldest) {
-            self.remove(oldest);
-        } else if thrown >= MAX_THROWN {
-            return;
+    /// What is handed over stays in the hand until the room says who has it.
+    fn hand_over(&mut self, viewer: Viewer) {
+        let held = self.grips.iter().find(|grip| grip.viewer == viewer).map(|grip| self.bodies[grip.body].object);
+        if let Some((object, to)) = held.zip(self.faced(viewer)) {
+            self.wishes.push(Wish::HandOver { viewer, object, to });
         }
-        let mut ball = Body::new(Shape::Ball { radius: 0.13 }, origin + direction * 0.45, viewer_colour(viewer));
-        ball.home = None;
+    }
+
+    fn throw(&mut self, viewer: Viewer, origin: Vec3, direction: Vec3) {
+        let unused = |bodies: &[Body], object: &ObjectId| bodies.iter().all(|body| body.object != *object);
+        let mut free = self.thrown_numbers().find(|object| unused(&self.bodies, object));
+        if free.is_none()
+            && let Some(oldest) = self.bodies.iter().position(|body| body.home.is_none() && !body.held)
+        {
+            free = Some(self.bodies[oldest].object);
+            self.remove(oldest);
+        }
+        let Some(object) = free else { return };
+        let mut ball = thrown_ball(object, origin + direction * 0.45, viewer_colour(viewer));
         ball.velocity = direction * THROW_SPEED + Vec3::Y * 1.4;
         ball.spin = direction.cross(Vec3::Y) * 6.0;
         self.on_thrown(ball.position);
@@ -365,17 +397,22 @@ impl World {
 
     fn reset(&mut self) {
         self.drop_grips(|_| true);
-        self.bodies.retain(|body| body.home.is_some());
-        self.bodies.iter_mut().for_each(Body::go_home);
+        // What members of the room's hold stays with them.
+        let carried = &self.carried;
+        self.bodies.retain(|body| body.home.is_some() || carried.contains_key(&body.object));
+        self.bodies.iter_mut().filter(|body| !carried.contains_key(&body.object)).for_each(Body::go_home);
     }
 
     fn drop_grips(&mut self, dropped: impl Fn(&Grip) -> bool) {
-        let bodies = &mut self.bodies;
+        let (bodies, wishes) = (&mut self.bodies, &mut self.wishes);
         self.grips.retain(|grip| {
             let keep = !dropped(grip);
             if !keep {
                 bodies[grip.body].held = false;
                 bodies[grip.body].wake();
+                if grip.known {
+                    wishes.push(Wish::Release { viewer: grip.viewer, object: bodies[grip.body].object });
+                }
             }
             keep
         });
@@ -386,13 +423,22 @@ impl World {
         for grip in &self.grips {
             let Some((origin, turn)) = self.ray(grip.viewer, grip.hand) else { continue };
             let body = &mut self.bodies[grip.body];
-            let mut target = origin + turn * Vec3::NEG_Z * grip.distance;
-            target.y = target.y.max(body.reach() * 0.7);
-            body.velocity = ((target - body.position) * 18.0).clamp_length_max(body::MAX_SPEED);
-            body.spin = Vec3::ZERO;
-            body.rotation = body.rotation.slerp(turn * grip.rotation, 0.2).normalize();
+            steer(body, origin + turn * Vec3::NEG_Z * grip.distance, turn * grip.rotation);
+        }
+        for body in &mut self.bodies {
+            if let Some(carried) = self.carried.get(&body.object) {
+                steer(body, carried.place, carried.rotation);
+            }
         }
     }
+}
+
+/// Moves a body that is held towards where its holder wants it.
+fn steer(body: &mut Body, mut target: Vec3, rotation: Quat) {
+    target.y = target.y.max(body.reach() * 0.7);
+    body.velocity = ((target - body.position) * 18.0).clamp_length_max(body::MAX_SPEED);
+    body.spin = Vec3::ZERO;
+    body.rotation = body.rotation.slerp(rotation, 0.2).normalize();
 }
 
 /// Position and rotation of a pose; the wire has checked that both are sane.
@@ -412,7 +458,7 @@ pub fn viewer_colour(viewer: Viewer) -> Vec3 {
 
 fn starting_bodies() -> Vec<Body> {
     let ball = |radius: f32, place: [f32; 3], colour: [f32; 3]| {
-        Body::new(Shape::Ball { radius }, Vec3::from(place), Vec3::from(colour))
+        Body::new(ObjectId(0), Shape::Ball { radius }, Vec3::from(place), Vec3::from(colour))
     };
     let mut bodies = vec![
         ball(0.20, [-1.75, 1.12, -3.3], [0.95, 0.30, 0.22]),
@@ -425,11 +471,14 @@ fn starting_bodies() -> Vec<Body> {
     let (x, z, half) = (3.05, -4.6, 0.27);
     let pitch = half * 2.0 + 0.03;
     for (column, row) in [(-1.0, 0.0), (0.0, 0.0), (1.0, 0.0), (-0.5, 1.0), (0.5, 1.0), (0.0, 2.0)] {
-        let mut body =
-            Body::new(Shape::Crate { half }, Vec3::new(x + column * pitch, half + row * half * 2.0, z), Vec3::ONE);
+        let at = Vec3::new(x + column * pitch, half + row * half * 2.0, z);
+        let mut body = Body::new(ObjectId(0), Shape::Crate { half }, at, Vec3::ONE);
         body.rotation = Quat::from_rotation_y(0.06 * (column + row * 1.7));
         body.home = Some((body.position, body.rotation));
         bodies.push(body);
+    }
+    for (number, body) in (1..).zip(&mut bodies) {
+        body.object = ObjectId(number);
     }
     bodies
 }

@@ -2,7 +2,10 @@
 
 use glam::{Affine3A, Quat, Vec3, Vec4};
 
+use nearlight_rooms::ObjectId;
+
 use super::body::{Body, Shape};
+use super::shared::{PARKED_PLACE, thrown_ball};
 use super::{PULSE, Presence, World, decor, place, viewer_colour};
 use crate::Viewer;
 use crate::plaza::mesh::{Layer, Mesh};
@@ -137,12 +140,17 @@ impl World {
         let mut show = Show::default();
         let pointed = self.pointed_at(viewer);
         for (index, body) in self.bodies.iter().enumerate() {
-            let holder = self.grips.iter().find(|grip| grip.body == index).map(|grip| grip.viewer);
+            let viewer = self.grips.iter().find(|grip| grip.body == index).map(|grip| viewer_colour(grip.viewer));
+            let member = self.carried.get(&body.object).and_then(|carried| self.others.get(&carried.member));
+            let holder = viewer.or_else(|| member.map(|person| person.colour));
             show.instances.push(self.body_instance(body, holder, pointed.contains(&index)));
             show.sprites.extend(self.blob_shadow(body.position, body.reach()));
         }
         for (other, presence) in self.viewers.iter().filter(|(other, _)| **other != viewer) {
-            self.avatar(*other, presence, &mut show);
+            self.avatar(viewer_colour(*other), presence, &mut show);
+        }
+        for person in self.others.values() {
+            self.avatar(person.colour, &person.presence, &mut show);
         }
         for pulse in &self.pulses {
             let share = (self.now.saturating_since(pulse.at).as_secs_f64() / PULSE.as_secs_f64()) as f32;
@@ -159,7 +167,7 @@ impl World {
         show
     }
 
-    fn body_instance(&self, body: &Body, holder: Option<Viewer>, pointed: bool) -> Instance {
+    fn body_instance(&self, body: &Body, holder: Option<Vec3>, pointed: bool) -> Instance {
         // Between two steps a body continues at its velocity: frames do not coincide with steps.
         let position = body.position + body.velocity * self.now.saturating_since(self.stepped_to).as_secs_f64() as f32;
         let mut instance = match body.shape {
@@ -179,11 +187,23 @@ impl World {
         instance.sunlight = self.setting.lighting.sunlight(position);
         if let Some(holder) = holder {
             instance.glow = 0.55;
-            instance.colour = body.colour.lerp(viewer_colour(holder), 0.5);
+            instance.colour = body.colour.lerp(holder, 0.5);
         } else if pointed {
             instance.glow = 0.28;
         }
         instance
+    }
+
+    /// What moves, as it is at first, with the objects of the room that it is; balls that nobody has thrown are out of sight.
+    pub fn at_first(&self) -> Vec<(Option<ObjectId>, Instance)> {
+        let parked = self.thrown_numbers().map(|object| thrown_ball(object, PARKED_PLACE, Vec3::ONE));
+        let bodies = self.bodies.iter().filter(|body| body.home.is_some()).cloned().chain(parked);
+        let bodies = bodies.map(|body| (Some(body.object), self.body_instance(&body, None, false)));
+        let mut show = Show::default();
+        if self.setting.decor {
+            decor::add(0.0, &self.setting.lighting, &mut show);
+        }
+        bodies.chain(show.instances.into_iter().map(|instance| (None, instance))).collect()
     }
 
     /// A dark spot on what is under `position`.
@@ -207,8 +227,7 @@ impl World {
         })
     }
 
-    fn avatar(&self, viewer: Viewer, presence: &Presence, show: &mut Show) {
-        let colour = viewer_colour(viewer);
+    fn avatar(&self, colour: Vec3, presence: &Presence, show: &mut Show) {
         let (head, turn) = place(&presence.head);
         let sunlight = self.setting.lighting.sunlight(head);
         let mut part = |model: Model, position: Vec3, rotation: Quat, scale: Vec3, tint: Vec3, metal: f32| {

@@ -1,3 +1,5 @@
+use nearlight_rooms::{Avatar, Join, Replica, Request, Role, Room, RoomConfig};
+
 use super::*;
 use crate::plaza::build;
 
@@ -223,4 +225,153 @@ fn the_plaza_hums_and_its_pendulums_ring_in_their_own_time() {
     // In 48 s the pendulums swing 24 to 34 times, each through its lowest point twice.
     assert_eq!(chimes, (24..=34).map(|swings| swings * 2).sum::<usize>());
     assert_eq!(hums.len(), 4);
+}
+
+/// A world that is a room, and a member that came over a network without loss or delay.
+struct Shared {
+    now: Time,
+    world: World,
+    room: Room,
+    member: MemberId,
+    replica: Replica,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let world = world();
+        let mut room = Room::new(Time::ZERO, RoomConfig::default(), &world.objects()).expect("poses");
+        let join = Join { room: "main".into(), role: Role::Guest, name: "Ada".into(), colour: [255, 0, 0] };
+        let member = room.on_join(Time::ZERO, &join, Role::Guest).expect("a place");
+        let replica = Replica::new(Time::ZERO, Span::from_millis(50));
+        let mut shared = Self { now: Time::ZERO, world, room, member, replica };
+        shared.pass(200);
+        shared
+    }
+
+    fn pass(&mut self, milliseconds: i64) {
+        for _ in 0..milliseconds / 10 {
+            self.now += Span::from_millis(10);
+            self.world.advance(self.now);
+            self.world.exchange(self.now, &mut self.room);
+            let mut out = Vec::new();
+            while self.replica.poll_transmit(self.now, &mut out) {
+                self.room.on_message(self.now, self.member, &out);
+                out.clear();
+            }
+            self.room.on_timeout(self.now);
+            while let Some((to, _)) = self.room.poll_transmit(self.now, &mut out) {
+                assert_eq!(to, self.member, "nothing is sent to viewers");
+                self.replica.on_message(self.now, &out).expect("a message");
+                out.clear();
+            }
+        }
+    }
+
+    fn act(&mut self, target: Vec3, acts: &[Act]) {
+        self.world.on_acts(self.now, ME, &looking_at(target), acts);
+    }
+
+    fn me(&self) -> MemberId {
+        self.world.members[&ME]
+    }
+}
+
+const RED_OBJECT: ObjectId = ObjectId(1);
+
+#[test]
+fn a_viewer_and_a_member_see_each_other_and_hand_a_ball_over_and_back() {
+    let mut shared = Shared::new();
+    let red = shared.world.bodies[RED].position;
+    let alone = shared.world.show(ME).instances.len();
+    shared.act(red, &[event(Hand::None, Action::Grab)]);
+    let body = Avatar { head: Pose { position: [0.0, 1.6, -3.0], ..Pose::default() }, ..Avatar::default() };
+    shared.replica.set_body(&body).expect("poses");
+    shared.pass(500);
+    let me = shared.me();
+    assert_eq!(shared.world.show(ME).instances.len(), alone + 3, "a head, a visor and a bust");
+    let seen = shared.replica.seen(me).expect("a viewer has a body").avatar.head;
+    assert!(Vec3::from(seen.position).distance(Vec3::new(0.0, 1.6, 0.0)) < 0.002);
+    assert_eq!(shared.replica.state().owner(RED_OBJECT), Some(me));
+    // The viewer carries it to the member, faces it and hands it over.
+    shared.act(Vec3::new(0.0, 1.6, -3.0), &[]);
+    shared.pass(500);
+    let carried = Vec3::from(shared.replica.object(RED_OBJECT).expect("an object").position);
+    assert!(carried.x.abs() < 0.1, "{carried} is where the viewer looks");
+    shared.act(Vec3::new(0.0, 1.6, -3.0), &[event(Hand::None, Action::HandOver)]);
+    shared.pass(100);
+    assert_eq!(shared.replica.state().owner(RED_OBJECT), Some(shared.member));
+    assert!(shared.world.grips.is_empty() && shared.world.bodies[RED].held);
+    // Now the member moves it, and the viewer's world shows it there.
+    let there = Pose { position: [1.0, 2.0, -2.0], ..Pose::default() };
+    shared.replica.set_object(RED_OBJECT, &there).expect("held");
+    shared.pass(1_000);
+    assert!(shared.world.bodies[RED].position.distance(Vec3::from(there.position)) < 0.02);
+    // Nobody else can take it.
+    shared.act(Vec3::from(there.position), &[event(Hand::None, Action::Grab)]);
+    assert!(shared.world.grips.is_empty());
+    shared.replica.request(Request::HandOver { object: RED_OBJECT, to: me }).expect("held");
+    shared.pass(200);
+    assert_eq!((shared.room.state().owner(RED_OBJECT), shared.world.grips.len()), (Some(me), 1));
+    shared.act(Vec3::NEG_Z, &[event(Hand::None, Action::Release)]);
+    shared.pass(10_000);
+    assert_eq!(shared.room.state().owner(RED_OBJECT), None);
+    let fallen = Vec3::from(shared.replica.object(RED_OBJECT).expect("an object").position);
+    assert!(fallen.y < 0.3 && fallen.distance(shared.world.bodies[RED].position) < 0.002, "{fallen}");
+    shared.world.on_viewer_left(ME);
+    shared.pass(200);
+    assert_eq!(shared.replica.state().members().len(), 1);
+    assert_eq!(shared.replica.digest(), shared.room.digest());
+}
+
+#[test]
+fn what_a_member_lets_go_in_a_swing_flies_on() {
+    let mut shared = Shared::new();
+    shared.replica.request(Request::Take { object: RED_OBJECT }).expect("joined");
+    shared.pass(100);
+    let mut place = [0.0, 2.0, 0.0];
+    for _ in 0..10 {
+        place[0] += 0.25;
+        shared.replica.set_object(RED_OBJECT, &Pose { position: place, ..Pose::default() }).expect("held");
+        shared.pass(50);
+    }
+    shared.replica.request(Request::Release { object: RED_OBJECT }).expect("held");
+    shared.pass(400);
+    let ball = &shared.world.bodies[RED];
+    assert!(ball.position.x > place[0] + 0.8, "5 m/s: {}", ball.position);
+}
+
+#[test]
+fn of_a_viewer_and_a_member_that_take_one_ball_the_first_has_it() {
+    let mut shared = Shared::new();
+    shared.pass(100);
+    let red = shared.world.bodies[RED].position;
+    shared.replica.request(Request::Take { object: RED_OBJECT }).expect("joined");
+    let mut out = Vec::new();
+    assert!(shared.replica.poll_transmit(shared.now, &mut out));
+    shared.room.on_message(shared.now, shared.member, &out);
+    // The world does not know yet.
+    shared.act(red, &[event(Hand::None, Action::Grab)]);
+    assert_eq!(shared.world.grips.len(), 1);
+    shared.pass(100);
+    assert_eq!((shared.room.state().owner(RED_OBJECT), shared.world.grips.len()), (Some(shared.member), 0));
+}
+
+#[test]
+fn thrown_balls_are_objects_of_the_room_and_members_can_have_them_too() {
+    let mut shared = Shared::new();
+    let thrown: Vec<ObjectId> = shared.world.thrown_numbers().collect();
+    shared.act(Vec3::new(0.0, 1.0, -4.0), &[event(Hand::None, Action::Throw)]);
+    shared.pass(500);
+    assert!(shared.replica.object(thrown[0]).expect("an object").position[1] > 0.0);
+    assert!(shared.replica.object(thrown[1]).expect("an object").position[1] < -1.0, "nobody has thrown it");
+    shared.replica.request(Request::Take { object: thrown[1] }).expect("joined");
+    shared.pass(100);
+    shared.replica.set_object(thrown[1], &Pose { position: [0.0, 1.0, 0.0], ..Pose::default() }).expect("held");
+    shared.pass(2_000);
+    let ball = shared.world.bodies.iter().find(|body| body.object == thrown[1]).expect("a body");
+    assert!(ball.position.distance(Vec3::Y) < 0.05 && ball.held, "{}", ball.position);
+    shared.act(Vec3::NEG_Z, &[event(Hand::None, Action::Reset)]);
+    shared.pass(100);
+    assert!(shared.replica.object(thrown[0]).expect("an object").position[1] < -1.0);
+    assert_eq!(shared.room.state().owner(thrown[1]), Some(shared.member));
 }

@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nearlight_net::TcpSocket;
-use nearlight_rooms::{Join, JoinError, MemberId};
-use nearlight_units::Span;
-use tokio::sync::{mpsc, oneshot};
+use nearlight_rooms::{Join, JoinError, MemberId, NotAPose, ObjectId, Room, RoomConfig, usual_objects};
+use nearlight_units::{Span, Time};
+use nearlight_wire::Pose;
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::state::ServerState;
 use crate::transports::Sessions;
@@ -29,6 +30,44 @@ const MAX_ROOMS: usize = 256;
 const EMPTY_LIMIT: Span = Span::from_secs(60);
 /// Messages that wait for a room's task; beyond that its members' sockets are not read.
 const WAITING: usize = 1_024;
+
+/// A room that its task and, if it is the demonstration's world, the studio take turns with. The lock is never held while waiting.
+pub(crate) struct SharedRoom {
+    room: Mutex<Room>,
+    /// There is something to send.
+    transmits: Notify,
+}
+
+impl SharedRoom {
+    pub(crate) fn new(now: Time, objects: &[(ObjectId, Pose)]) -> Result<Self, NotAPose> {
+        let room = Room::new(now, RoomConfig::default(), objects)?;
+        Ok(Self { room: Mutex::new(room), transmits: Notify::new() })
+    }
+
+    fn usual(now: Time) -> Self {
+        Self::new(now, &usual_objects()).expect("the objects have poses")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody is there over a network.
+    pub(crate) fn has_remote_members(&self) -> bool {
+        self.lock().remote_members() > 0
+    }
+
+    /// Lets the world that the room is exchange with it.
+    pub(crate) fn exchange(&self, exchange: impl FnOnce(&mut Room)) {
+        let mut room = self.lock();
+        exchange(&mut room);
+        let transmits = room.has_transmit();
+        drop(room);
+        if transmits {
+            self.transmits.notify_one();
+        }
+    }
+}
 
 /// What a member's task tells the room's.
 enum ToRoom {
@@ -57,6 +96,8 @@ struct Newcomer {
 pub(crate) struct Rooms {
     most_members: usize,
     open: Mutex<Directory>,
+    /// The default room, if it is the demonstration's world.
+    world: Option<Arc<SharedRoom>>,
 }
 
 #[derive(Default)]
@@ -88,9 +129,9 @@ enum NotEntered {
 }
 
 impl Rooms {
-    /// For at most so many members, all rooms together.
-    pub(crate) fn new(most_members: usize) -> Self {
-        Self { most_members, open: Mutex::default() }
+    /// For at most so many members, all rooms together. `world` is the default room, if it is the demonstration's world.
+    pub(crate) fn new(most_members: usize, world: Option<Arc<SharedRoom>>) -> Self {
+        Self { most_members, open: Mutex::default(), world }
     }
 
     fn open(&self) -> MutexGuard<'_, Directory> {
@@ -105,6 +146,14 @@ impl Rooms {
             open.rooms.remove(name);
         }
         closes
+    }
+}
+
+/// Opens the room that is the demonstration's world, whose viewers are there before anybody comes over a network.
+pub(crate) async fn open_world(state: &Arc<ServerState>, sessions: &Sessions) {
+    if state.rooms.world.is_some() {
+        // The first room of all is within every limit.
+        let _ = enter(state, sessions, DEFAULT_ROOM).await;
     }
 }
 
@@ -139,3 +188,6 @@ async fn enter(state: &Arc<ServerState>, sessions: &Sessions, name: &str) -> Res
     let _ = sessions.send(Box::pin(opened.run())).await;
     Ok(room)
 }
+
+#[cfg(test)]
+mod tests;

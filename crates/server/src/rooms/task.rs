@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use axum::extract::ws::Message;
 use nearlight_net::{Alarm, TcpSocket};
-use nearlight_rooms::{JoinError, MemberId, Role, Room, RoomConfig, RoomEvent, usual_objects};
+use nearlight_rooms::{JoinError, MemberId, Role, Room, RoomEvent};
 use nearlight_units::{Span, Time};
 use tokio::sync::mpsc;
 
-use super::{DEFAULT_ROOM, EMPTY_LIMIT, Newcomer, ToRoom};
+use super::{DEFAULT_ROOM, EMPTY_LIMIT, Newcomer, SharedRoom, ToRoom};
 use crate::state::ServerState;
 
 /// Messages that are taken at once: what arrived together is answered together.
@@ -29,7 +29,9 @@ struct Peer {
 pub(super) struct RoomTask {
     state: Arc<ServerState>,
     name: String,
-    room: Room,
+    room: Arc<SharedRoom>,
+    /// The studio exchanges with it.
+    is_world: bool,
     peers: BTreeMap<MemberId, Peer>,
     incoming: mpsc::Receiver<ToRoom>,
     out: Vec<u8>,
@@ -40,9 +42,11 @@ pub(super) struct RoomTask {
 impl RoomTask {
     pub(super) fn new(state: Arc<ServerState>, name: String, incoming: mpsc::Receiver<ToRoom>) -> Self {
         let now = state.clock.now();
-        let room = Room::new(now, RoomConfig::default(), &usual_objects()).expect("the objects have poses");
+        let world = state.rooms.world.clone().filter(|_| name == DEFAULT_ROOM);
+        let is_world = world.is_some();
+        let room = world.unwrap_or_else(|| Arc::new(SharedRoom::usual(now)));
         let peers = BTreeMap::new();
-        Self { state, name, room, peers, incoming, out: Vec::new(), tcp_asked_at: now, empty_since: now }
+        Self { state, name, room, is_world, peers, incoming, out: Vec::new(), tcp_asked_at: now, empty_since: now }
     }
 
     /// Until the room has been empty for long enough, or the server closes.
@@ -51,20 +55,24 @@ impl RoomTask {
         let mut closing = self.state.closing.clone();
         let mut alarm = Alarm::new(clock);
         let mut batch = Vec::with_capacity(BATCH);
+        let shared = Arc::clone(&self.room);
         loop {
-            let due = self.room.poll_timeout().unwrap_or_else(|| clock.now() + IDLE_CHECK);
+            let due = shared.lock().poll_timeout().unwrap_or_else(|| clock.now() + IDLE_CHECK);
             tokio::select! {
                 _ = self.incoming.recv_many(&mut batch, BATCH) => {
                     let now = clock.now();
-                    batch.drain(..).for_each(|message| self.on_message(now, message));
+                    let mut room = shared.lock();
+                    batch.drain(..).for_each(|message| self.on_message(now, &mut room, message));
                 }
                 () = alarm.at(due) => {
                     let now = clock.now();
-                    self.look_at_peers(now);
-                    self.room.on_timeout(now);
+                    let mut room = shared.lock();
+                    self.look_at_peers(now, &mut room);
+                    room.on_timeout(now);
                 }
+                () = shared.transmits.notified() => {}
                 _ = closing.wait_for(|closing| *closing) => {
-                    self.room.set_closed(clock.now());
+                    shared.lock().set_closed(clock.now());
                     self.drain(clock.now());
                     return;
                 }
@@ -85,36 +93,33 @@ impl RoomTask {
         is_over && self.state.rooms.close(&self.name, || self.incoming.is_empty())
     }
 
-    fn on_message(&mut self, now: Time, message: ToRoom) {
+    fn on_message(&mut self, now: Time, room: &mut Room, message: ToRoom) {
         match message {
-            ToRoom::Join(newcomer) => self.on_newcomer(now, *newcomer),
-            ToRoom::Message { member, bytes } => self.room.on_message(now, member, &bytes),
-            ToRoom::Left { member } => self.room.on_leave(now, member),
+            ToRoom::Join(newcomer) => self.on_newcomer(now, room, *newcomer),
+            ToRoom::Message { member, bytes } => room.on_message(now, member, &bytes),
+            ToRoom::Left { member } => room.on_leave(now, member),
         }
     }
 
-    fn on_newcomer(&mut self, now: Time, newcomer: Newcomer) {
+    fn on_newcomer(&mut self, now: Time, room: &mut Room, newcomer: Newcomer) {
         let Newcomer { join, tcp, outgoing, answer } = newcomer;
-        let joined = self.room.on_join(now, &join, self.granted(join.role));
+        let joined = room.on_join(now, &join, granted(room, join.role));
         if let Ok(member) = joined {
             self.peers.insert(member, Peer { outgoing, tcp, blocked: false });
+            if self.is_world {
+                self.state.studio.on_member();
+            }
         }
         if let Err(joined) = answer.send(joined)
             && let Ok(member) = joined
         {
             // It has gone meanwhile.
-            self.room.on_leave(now, member);
+            room.on_leave(now, member);
         }
     }
 
-    /// Everybody who knows the token may have any role, but for a second host: a host makes others hosts.
-    fn granted(&self, wished: Role) -> Role {
-        let has_host = self.room.state().members().any(|(_, member)| member.role == Role::Host);
-        if wished == Role::Host && has_host { Role::Guest } else { wished }
-    }
-
     /// Whether members take messages again, and what their networks carry.
-    fn look_at_peers(&mut self, now: Time) {
+    fn look_at_peers(&mut self, now: Time, room: &mut Room) {
         let asks = now - self.tcp_asked_at >= ASK_TCP;
         if asks {
             self.tcp_asked_at = now;
@@ -122,7 +127,7 @@ impl RoomTask {
         for (member, peer) in &mut self.peers {
             if peer.blocked && peer.outgoing.capacity() > 0 {
                 peer.blocked = false;
-                self.room.on_writable(*member);
+                room.on_writable(*member);
             }
             if !asks {
                 continue;
@@ -131,7 +136,7 @@ impl RoomTask {
             match info {
                 Ok(info) => {
                     if let Some(rate) = info.rate_limit() {
-                        self.room.on_network(*member, rate, info.round_trip);
+                        room.on_network(*member, rate, info.round_trip);
                     }
                 }
                 // It has closed, which its own task notices, or the system provides no information.
@@ -145,33 +150,43 @@ impl RoomTask {
 
     /// Hands out what is due, and what happened.
     fn drain(&mut self, now: Time) {
-        self.out.clear();
-        while let Some((member, _)) = self.room.poll_transmit(now, &mut self.out) {
+        let Self { room: shared, peers, out, name, .. } = self;
+        loop {
+            out.clear();
+            // Locked for each message anew, so that the studio has its turn between two of them.
+            let mut room = shared.lock();
+            let Some((member, _)) = room.poll_transmit(now, out) else { break };
             // A message for a full queue is lost, which the room makes good when the member takes messages again.
-            if let Some(peer) = self.peers.get_mut(&member) {
-                let message = Message::Binary(axum::body::Bytes::copy_from_slice(&self.out));
+            if let Some(peer) = peers.get_mut(&member) {
+                let message = Message::Binary(axum::body::Bytes::copy_from_slice(out));
                 if peer.outgoing.try_send(message).is_err() || peer.outgoing.capacity() == 0 {
                     peer.blocked = true;
-                    self.room.on_blocked(member);
+                    room.on_blocked(member);
                 }
             }
-            self.out.clear();
         }
-        while let Some(event) = self.room.poll_event() {
+        let mut room = shared.lock();
+        while let Some(event) = room.poll_event() {
             match event {
                 RoomEvent::Joined { member } => {
-                    let who = self.room.state().member(member);
-                    let (name, role) = who.map_or(("", ""), |who| (who.name.as_str(), who.role.name()));
-                    tracing::debug!(room = self.name, member = member.0, name, role, "a member joined");
+                    let who = room.state().member(member);
+                    let (own, role) = who.map_or(("", ""), |who| (who.name.as_str(), who.role.name()));
+                    tracing::debug!(room = *name, member = member.0, name = own, role, "a member joined");
                 }
                 RoomEvent::Ended { member, reason } => {
-                    self.peers.remove(&member);
+                    peers.remove(&member);
                     let reason = reason.map_or("it left", nearlight_rooms::Reason::words);
-                    tracing::debug!(room = self.name, member = member.0, reason, "a membership ended");
+                    tracing::debug!(room = *name, member = member.0, reason, "a membership ended");
                 }
             }
         }
     }
+}
+
+/// Everybody who knows the token may have any role, but for a second host: a host makes others hosts.
+fn granted(room: &Room, wished: Role) -> Role {
+    let has_host = room.state().members().any(|(_, member)| member.role == Role::Host);
+    if wished == Role::Host && has_host { Role::Guest } else { wished }
 }
 
 /// Why somebody cannot join, for its user.

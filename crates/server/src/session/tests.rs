@@ -16,6 +16,7 @@ use super::*;
 use crate::admission::Admission;
 use crate::metrics::Metrics;
 use crate::pairing::Pairing;
+use crate::rooms::SharedRoom;
 use crate::state::{MediaTransport, Offers};
 use crate::studio::{Format, Studio, StudioOptions};
 
@@ -91,13 +92,13 @@ impl Carrier for Memory {
     }
 }
 
-fn bounds() -> Bounds {
+pub(crate) fn bounds() -> Bounds {
     Bounds::up_to(Bitrate::from_mbps(4))
 }
 
 /// A server without ports, whose source is a test card.
-struct Server {
-    state: Arc<ServerState>,
+pub(crate) struct Server {
+    pub(crate) state: Arc<ServerState>,
     closing: watch::Sender<bool>,
 }
 
@@ -110,16 +111,22 @@ impl Server {
         Self::with((controller, bounds), Opened::OnDemand(Box::<TestCard>::default()), 1)
     }
 
-    fn with((controller, bounds): (&str, Bounds), source: Opened, clients: usize) -> Self {
+    pub(crate) fn with((controller, bounds): (&str, Bounds), source: Opened, clients: usize) -> Self {
         let clock = Clock::start();
         let format = Format { size: Size { width: 256, height: 144 }, fps: 30, stereo: false };
         let encoders = Encoders::default();
+        let objects = match &source {
+            Opened::OnDemand(source) => source.objects(),
+            Opened::SelfPaced(_) => None,
+        };
+        let world = objects.map(|objects| Arc::new(SharedRoom::new(clock.now(), &objects).expect("poses")));
         let metrics = Arc::new(Metrics::new());
         let options = StudioOptions {
             format,
             clock,
             encoders: encoders.clone(),
             sound: None,
+            room: world.clone(),
             captures: Captures::Fitted,
             shared_encodes: true,
             place: crate::encoding::Where::Beside,
@@ -152,7 +159,7 @@ impl Server {
             encoders,
             metrics,
             event_log: None,
-            rooms: crate::rooms::Rooms::new(8),
+            rooms: crate::rooms::Rooms::new(8, world),
             closing: closing_seen,
         };
         Self { state: Arc::new(state), closing }
@@ -186,11 +193,11 @@ impl Server {
     }
 }
 
-struct Client {
-    clock: Clock,
+pub(crate) struct Client {
+    pub(crate) clock: Clock,
     up: UnboundedSender<FromClient>,
     down: UnboundedReceiver<ToClient>,
-    receiver: Receiver,
+    pub(crate) receiver: Receiver,
     task: JoinHandle<()>,
     decoder: Box<dyn Decoder>,
     displayed: u32,
@@ -281,7 +288,7 @@ impl Server {
     }
 
     /// A client that displays pictures.
-    fn watch(&self) -> Client {
+    pub(crate) fn watch(&self) -> Client {
         self.watch_as(negotiated())
     }
 
@@ -311,8 +318,17 @@ impl Server {
 }
 
 impl Client {
+    /// Processes what has arrived.
+    pub(crate) fn take_waiting(&mut self) {
+        while let Ok(came) = self.down.try_recv() {
+            if let ToClient::Datagram(datagram) = came {
+                self.on_datagram(&datagram);
+            }
+        }
+    }
+
     /// Watches this many more pictures.
-    async fn pictures(mut self, count: u32) -> Self {
+    pub(crate) async fn pictures(mut self, count: u32) -> Self {
         let wanted = self.displayed + count;
         while self.displayed < wanted {
             let came = tokio::time::timeout(NEVER, self.down.recv()).await.expect("pictures come");

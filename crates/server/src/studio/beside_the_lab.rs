@@ -195,6 +195,7 @@ fn repeat(moments: &[CaptureMoment]) {
         clock: Clock::start(),
         encoders: Encoders::new(Signals(Mutex::new(signal))),
         sound: None,
+        room: None,
         captures: Captures::Even,
         shared_encodes: false,
         place: Where::Beside,
