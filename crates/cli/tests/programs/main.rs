@@ -32,12 +32,16 @@ const ONE: Viewer = Viewer(1);
 /// Failing takes so long; passing takes what it takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Removed at the end.
-struct Folder(PathBuf);
+/// The tests of this file judge time: one runs at a time, from its folder on.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The folder of one test. Removed at the end.
+struct Folder(PathBuf, #[expect(dead_code, reason = "held until the test ends")] MutexGuard<'static, ()>);
 
 impl Folder {
     /// With the program in it.
     fn new(name: &str) -> Self {
+        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let path = std::env::temp_dir().join(format!("nearlight-programs-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).expect("a folder for temporary files");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/program.c");
@@ -45,7 +49,7 @@ impl Folder {
         compiler.args(["-std=gnu99", "-Wall", "-O1"]).arg(source).arg("-o").arg(path.join("program")).arg("-ldl");
         let output = compiler.output().expect("a C compiler, which the build needs too");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Self(path)
+        Self(path, alone)
     }
 
     fn program(&self) -> PathBuf {
@@ -90,9 +94,6 @@ impl PictureSink for Sink {
     fn on_failed(&self, _: SceneError) {}
 }
 
-/// The tests of this file judge time, and X servers that start at the same moment may take the same display.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 /// A program that is served to one viewer. What it prints is read through a file, as its sandbox is off.
 struct Served {
     source: ProgramSource,
@@ -100,7 +101,6 @@ struct Served {
     greys: Receiver<Greys>,
     printed: PathBuf,
     pointer: Pointer,
-    _alone: MutexGuard<'static, ()>,
 }
 
 impl Served {
@@ -122,14 +122,13 @@ impl Served {
             microphone: false,
         };
         let supervisor = Path::new(env!("CARGO_BIN_EXE_nearlight"));
-        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let mut source = ProgramSource::open(&options, fps, (supervisor, &["program-supervisor"])).expect("a display");
         let (to, greys) = channel();
         let sink = Arc::new(Sink { start: Instant::now(), greys: Mutex::new(to) });
         source.start(Arc::clone(&sink) as Arc<dyn PictureSink>).expect("threads");
         source.on_viewer_joined(Time::ZERO, ONE);
         source.set_watched(true);
-        Self { source, sink, greys, printed, pointer: Pointer::default(), _alone: alone }
+        Self { source, sink, greys, printed, pointer: Pointer::default() }
     }
 
     /// Waits until it has printed a line that begins so, and returns that line.
