@@ -33,7 +33,7 @@ async fn talk(link: &Link) -> Vec<Vec<u8>> {
         clipboard: false,
         marker: false,
     };
-    sender.send(&ClientMessage::Hello(hello)).await.expect("a greeting");
+    sender.send(&ClientMessage::Hello(hello)).await.expect("a hello");
     let mut heard = Vec::new();
     loop {
         match receiver.recv().await.expect("the control stream lives until the goodbye") {

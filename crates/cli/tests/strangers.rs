@@ -69,7 +69,7 @@ impl Server {
 }
 
 /// The server's answer to a client that connects and proves this token in its `hello`.
-async fn greet(options: &ConnectOptions, clock: Clock, token: &str) -> Result<ServerMessage, String> {
+async fn answer_to_hello(options: &ConnectOptions, clock: Clock, token: &str) -> Result<ServerMessage, String> {
     let connection = connect(options, clock).await.map_err(|error| error.to_string())?;
     let mac = connection.exporter().prove(token, Role::Client);
     let hello = Hello {
@@ -147,7 +147,7 @@ async fn a_flood_of_wrong_proofs_from_the_owner_s_own_address_keeps_nobody_out()
             for _ in 0..ENTRIES {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 let started = clock.now();
-                let answer = greet(&options, clock, TOKEN).await;
+                let answer = answer_to_hello(&options, clock, TOKEN).await;
                 assert!(matches!(answer, Ok(ServerMessage::Welcome(_))), "{answer:?}");
                 waits.push(clock.now() - started);
             }
@@ -161,7 +161,7 @@ async fn a_flood_of_wrong_proofs_from_the_owner_s_own_address_keeps_nobody_out()
             Some(guess) = guesses.join_next() => refused.push(guess.expect("no panic")),
             _ = guess_times.tick(), if guesses.len() < MOST_AT_ONCE => {
                 let options = options.clone();
-                guesses.spawn(async move { greet(&options, clock, "another-token-than-the-owner-s").await });
+                guesses.spawn(async move { answer_to_hello(&options, clock, "another-token-than-the-owner-s").await });
             }
         }
     };

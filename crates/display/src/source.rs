@@ -74,7 +74,7 @@ pub struct ProgramSource {
     heard: Option<Sender<Heard>>,
     orders: Option<Sender<Order>>,
     /// Who has been told how the pointer looks.
-    greeted: BTreeSet<Viewer>,
+    know_pointer: BTreeSet<Viewer>,
 }
 
 /// What the program plays.
@@ -312,7 +312,7 @@ impl ProgramSource {
             windows_bell,
             heard: Some(heard_to),
             orders: Some(orders_to),
-            greeted: BTreeSet::new(),
+            know_pointer: BTreeSet::new(),
         })
     }
 
@@ -406,8 +406,8 @@ impl Application for ProgramSource {
     }
 
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
-        if self.greeted.insert(viewer) {
-            // Whoever sends input has been welcomed, and is not told in vain.
+        if self.know_pointer.insert(viewer) {
+            // Whoever sends input has had its welcome, and is not told in vain.
             let mut state = self.shared.state();
             let (cursor, captured) = state.pointer.clone();
             let program = message(&for_page("program", &self.shared.name.clone().into()));
@@ -423,7 +423,7 @@ impl Application for ProgramSource {
 
     fn on_viewer_left(&mut self, viewer: Viewer) {
         self.shared.state().viewers.remove(&viewer);
-        self.greeted.remove(&viewer);
+        self.know_pointer.remove(&viewer);
         self.shared.tell_standing(None);
         self.hear(Heard::Left { now: self.now(), viewer });
     }

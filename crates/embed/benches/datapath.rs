@@ -151,7 +151,7 @@ fn first_packets(size: Size, lent: bool, synchronous: bool) -> Vec<Span> {
                     clipboard: false,
                     marker: false,
                 };
-                sender.send(&ClientMessage::Hello(hello)).await.expect("a greeting");
+                sender.send(&ClientMessage::Hello(hello)).await.expect("a hello");
                 let mut arrivals = Vec::new();
                 while !ended.load(Ordering::Relaxed) {
                     let received = tokio::time::timeout(Duration::from_millis(50), connection.recv_datagram()).await;

@@ -115,7 +115,7 @@ impl Application for Program {
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
         let is_first = self.shared.viewers().on_input(viewer, input);
         if is_first {
-            // Whoever sends input has been greeted, and is not told in vain.
+            // Whoever sends input has had its welcome, and is not told in vain.
             let Pointer { cursor, captured } = &*self.shared.pointer();
             let output = Output::Pointer { cursor: cursor.clone(), captured: *captured };
             self.shared.put_out([(viewer, output)].into_iter());

@@ -15,9 +15,9 @@ use nearlight_hook_wire::Message;
 use nearlight_keyboard::key_code;
 use nearlight_wire::{Pointer, PointerButton, ScreenPoint};
 
-use crate::desk::{Change, Desk};
 use crate::process;
 use crate::stream::{RESIZED, SIZE_IS_WATCHED};
+use crate::x11::{Change, XDisplay};
 
 /// Events are waited for in turns, because a closed server ends the wait.
 const WAIT: Duration = Duration::from_mins(1);
@@ -33,7 +33,7 @@ const BETWEEN_REQUESTS: Duration = Duration::from_millis(500);
 /// The window of the program, once it is known.
 #[derive(Debug)]
 struct Target {
-    desk: Desk,
+    display: XDisplay,
     window: Mutex<Option<u32>>,
     size: Mutex<(u16, u16)>,
 }
@@ -58,17 +58,17 @@ pub(crate) enum Display {
 pub(crate) fn start(host: &Arc<Host>, display: Display, window: Option<u32>, size: (u16, u16)) {
     let display = match display {
         Display::None => None,
-        Display::Usual => Some(Desk::open(None)),
-        Display::Named(name) => Some(Desk::open(Some(&name))),
+        Display::Usual => Some(XDisplay::open(None)),
+        Display::Named(name) => Some(XDisplay::open(Some(&name))),
     };
     if let Some(opened) = display {
         match opened {
-            Ok(desk) => {
-                let target = Arc::new(Target { desk, window: Mutex::new(None), size: Mutex::new(size) });
+            Ok(display) => {
+                let target = Arc::new(Target { display, window: Mutex::new(None), size: Mutex::new(size) });
                 *lock(&TARGET) = Some(Arc::clone(&target));
                 on_window(host, window, size);
                 let watching = Arc::clone(host);
-                let _ = thread::Builder::new().name("nearlight-desk".into()).spawn(move || watch(&target, &watching));
+                let _ = thread::Builder::new().name("nearlight-x11".into()).spawn(move || watch(&target, &watching));
             }
             Err(reason) => {
                 let text = format!("pictures are streamed, but input cannot be passed to the program: {reason}");
@@ -77,17 +77,17 @@ pub(crate) fn start(host: &Arc<Host>, display: Display, window: Option<u32>, siz
         }
     }
     let host = Arc::clone(host);
-    let _ = thread::Builder::new().name("nearlight-input".into()).spawn(move || Hands::default().run(&host));
+    let _ = thread::Builder::new().name("nearlight-input".into()).spawn(move || Injector::default().run(&host));
 }
 
 /// Another window is streamed from now on.
 pub(crate) fn on_window(_host: &Host, hint: Option<u32>, size: (u16, u16)) {
     let Some(target) = lock(&TARGET).clone() else { return };
-    let look = move || {
+    let find = move || {
         process::leave_signals_to_the_program();
-        let window = target.desk.find(hint, size);
+        let window = target.display.find(hint, size);
         (*lock(&target.window), *lock(&target.size)) = (window, size);
-        let watched = window.is_some_and(|window| target.desk.watch(window));
+        let watched = window.is_some_and(|window| target.display.watch(window));
         SIZE_IS_WATCHED.store(watched, Ordering::Relaxed);
         RESIZED.store(true, Ordering::Relaxed);
         if window.is_none() {
@@ -96,22 +96,22 @@ pub(crate) fn on_window(_host: &Host, hint: Option<u32>, size: (u16, u16)) {
         }
     };
     // It asks the X server several times, and the caller may be the thread that draws.
-    let _ = thread::Builder::new().name("nearlight-window".into()).spawn(look);
+    let _ = thread::Builder::new().name("nearlight-window".into()).spawn(find);
 }
 
 /// Passes on how the pointer looks.
 fn watch(target: &Target, host: &Host) {
     process::leave_signals_to_the_program();
     let mut shown = None;
-    while let Some(change) = target.desk.wait() {
+    while let Some(change) = target.display.wait() {
         match change {
             Change::Size => RESIZED.store(true, Ordering::Relaxed),
             Change::Cursor => {
-                let look = target.desk.look();
-                if look.is_some() && look != shown {
-                    shown.clone_from(&look);
-                    let (cursor, hidden) =
-                        look.map_or((CursorShape::Named("default".into()), false), |look| (look.cursor, look.hidden));
+                let shape = target.display.pointer_shape();
+                if shape.is_some() && shape != shown {
+                    shown.clone_from(&shape);
+                    let (cursor, hidden) = shape
+                        .map_or((CursorShape::Named("default".into()), false), |shape| (shape.cursor, shape.hidden));
                     // A server that has ended needs no pointer.
                     let _ = host.set_pointer(None, cursor, hidden);
                 }
@@ -140,13 +140,13 @@ struct Hand {
 }
 
 #[derive(Debug, Default)]
-struct Hands {
+struct Injector {
     by_viewer: BTreeMap<Viewer, Hand>,
     moved_at: Option<Instant>,
     asked_at: Option<Instant>,
 }
 
-impl Hands {
+impl Injector {
     fn run(&mut self, host: &Host) {
         process::leave_signals_to_the_program();
         while process::is_heard() {
@@ -166,9 +166,9 @@ impl Hands {
         }
         let Some(target) = lock(&TARGET).clone() else { return };
         let (Some(window), Some(viewer)) = (*lock(&target.window), event.viewer) else { return };
-        let act = Act { desk: &target.desk, window };
+        let act = Act { display: &target.display, window };
         match &event.what {
-            What::ViewerJoined => target.desk.expose(window, *lock(&target.size)),
+            What::ViewerJoined => target.display.expose(window, *lock(&target.size)),
             What::ViewerLeft => {
                 for held in self.by_viewer.remove(&viewer).unwrap_or_default().held {
                     act.hold(held, false);
@@ -199,7 +199,7 @@ impl Hands {
         if pointer.captured {
             if moved != [0, 0] {
                 pause(&mut self.moved_at);
-                act.desk.move_by(moved.map(|pixels| pixels.clamp(i16::MIN.into(), i16::MAX.into()) as i16));
+                act.display.move_by(moved.map(|pixels| pixels.clamp(i16::MIN.into(), i16::MAX.into()) as i16));
             }
         } else if pointer.at != before.at {
             act.point(pointer.at);
@@ -284,17 +284,17 @@ const fn number(button: PointerButton) -> u8 {
 
 #[derive(Clone, Copy, Debug)]
 struct Act<'a> {
-    desk: &'a Desk,
+    display: &'a XDisplay,
     window: u32,
 }
 
 impl Act<'_> {
     fn point(self, at: ScreenPoint) {
-        self.desk.move_to(self.window, at.fractions());
+        self.display.move_to(self.window, at.fractions());
     }
 
     fn click(self, button: u8) {
-        if self.desk.is_below_pointer(self.window) {
+        if self.display.is_below_pointer(self.window) {
             self.hold(Held::Button(button), true);
             self.hold(Held::Button(button), false);
         }
@@ -302,23 +302,23 @@ impl Act<'_> {
 
     fn hold(self, held: Held, pressed: bool) {
         match held {
-            Held::Key(keycode) => self.desk.key(keycode, pressed),
-            Held::Button(number) => self.desk.button(number, pressed),
+            Held::Key(keycode) => self.display.key(keycode, pressed),
+            Held::Button(number) => self.display.button(number, pressed),
         }
     }
 
     /// Whether a press goes to the program's window. Asks for the focus where it does not have it.
     #[expect(clippy::disallowed_methods, reason = "a window manager is not asked all the time")]
     fn reaches(self, held: Held, asked_at: &mut Option<Instant>) -> bool {
-        let has_focus = self.desk.has_focus(self.window);
+        let has_focus = self.display.has_focus(self.window);
         let now = Instant::now();
         if !has_focus && asked_at.is_none_or(|asked_at| now >= asked_at + BETWEEN_REQUESTS) {
             *asked_at = Some(now);
-            self.desk.focus(self.window);
+            self.display.focus(self.window);
         }
         match held {
-            Held::Key(_) => has_focus || self.desk.has_focus(self.window),
-            Held::Button(_) => self.desk.is_below_pointer(self.window),
+            Held::Key(_) => has_focus || self.display.has_focus(self.window),
+            Held::Button(_) => self.display.is_below_pointer(self.window),
         }
     }
 }

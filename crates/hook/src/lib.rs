@@ -14,7 +14,6 @@
 // In unit tests nothing is exported, so that the tests' own process is not hooked.
 #![cfg_attr(test, allow(dead_code))]
 
-mod desk;
 mod exports;
 mod gl;
 mod input;
@@ -25,3 +24,4 @@ mod stream;
 mod symbols;
 mod vulkan;
 mod window;
+mod x11;

@@ -1,4 +1,4 @@
-//! Maps an address to the party that is counted when limits apply per stranger.
+//! Maps an address to the subscriber that limits apply to.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use nearlight_ethernet::HardwareAddress;
 use nearlight_units::Time;
 
-/// The address that stands for one party: IPv4 as it is (also when mapped into IPv6), IPv6 by its first 64 bits.
+/// The address that stands for one subscriber: IPv4 as it is (also when mapped into IPv6), IPv6 by its first 64 bits.
 ///
 /// One subscriber usually holds a whole /64 (RFC 6177), so counting single IPv6 addresses would bound nothing.
 #[must_use]
-pub fn party(address: IpAddr) -> IpAddr {
+pub fn subscriber(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
@@ -18,7 +18,7 @@ pub fn party(address: IpAddr) -> IpAddr {
 }
 
 /// The address that stands for the station with this hardware address where strangers are counted by IP address: `fd00`, from the range
-/// for private use (RFC 4193), and the hardware address. Each is a party of its own.
+/// for private use (RFC 4193), and the hardware address. Each is a subscriber of its own.
 #[must_use]
 pub fn of_station(station: HardwareAddress) -> IpAddr {
     let mut bytes = [0; 16];
@@ -27,23 +27,23 @@ pub fn of_station(station: HardwareAddress) -> IpAddr {
     Ipv6Addr::from(bytes).into()
 }
 
-/// Makes room for one more party if `most` are remembered: evicts those that are `over`, or else the one with the lowest `rank`.
+/// Makes room for one more subscriber if `most` are remembered: evicts those that are `over`, or else the one with the lowest `rank`.
 pub(crate) fn make_room<T>(
-    parties: &mut BTreeMap<IpAddr, T>,
+    subscribers: &mut BTreeMap<IpAddr, T>,
     most: usize,
     over: impl Fn(&T) -> bool,
     rank: impl Fn(&T) -> Time,
 ) {
-    if parties.len() < most {
+    if subscribers.len() < most {
         return;
     }
-    parties.retain(|_, known| !over(known));
-    if parties.len() < most {
+    subscribers.retain(|_, known| !over(known));
+    if subscribers.len() < most {
         return;
     }
-    let least = parties.iter().min_by_key(|(_, known)| rank(known)).map(|(party, _)| *party);
+    let least = subscribers.iter().min_by_key(|(_, known)| rank(known)).map(|(subscriber, _)| *subscriber);
     if let Some(least) = least {
-        parties.remove(&least);
+        subscribers.remove(&least);
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_one_party_are_one() {
+    fn addresses_of_one_subscriber_are_one() {
         let cases = [
             ("192.0.2.7", "192.0.2.7"),
             ("::ffff:192.0.2.7", "192.0.2.7"),
@@ -60,7 +60,7 @@ mod tests {
             ("::1", "::"),
         ];
         for (address, expected) in cases {
-            assert_eq!(party(address.parse().unwrap()), expected.parse::<IpAddr>().unwrap(), "{address}");
+            assert_eq!(subscriber(address.parse().unwrap()), expected.parse::<IpAddr>().unwrap(), "{address}");
         }
     }
 }

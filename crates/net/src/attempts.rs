@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use nearlight_units::{Span, Time};
 
-use crate::address::{make_room, party};
+use crate::address::{make_room, subscriber};
 
 /// How many failures are answered as such, and for how long further ones are turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl AttemptLimiter {
     }
 
     fn wait(&self, now: Time, address: IpAddr) -> Option<Span> {
-        let failures = self.failures.get(&party(address))?;
+        let failures = self.failures.get(&subscriber(address))?;
         let since = now.saturating_since(failures.latest);
         if since >= self.policy.memory {
             return None;
@@ -75,13 +75,13 @@ impl AttemptLimiter {
     }
 
     fn count(&mut self, now: Time, address: IpAddr) {
-        let party = party(address);
-        if !self.failures.contains_key(&party) {
+        let subscriber = subscriber(address);
+        if !self.failures.contains_key(&subscriber) {
             let AttemptPolicy { memory, addresses, .. } = self.policy;
             let is_over = |failures: &Failures| now.saturating_since(failures.latest) >= memory;
             make_room(&mut self.failures, addresses, is_over, |failures| failures.latest);
         }
-        let failures = self.failures.entry(party).or_insert(Failures { count: 0, latest: now });
+        let failures = self.failures.entry(subscriber).or_insert(Failures { count: 0, latest: now });
         if now.saturating_since(failures.latest) >= self.policy.memory {
             failures.count = 0;
         }

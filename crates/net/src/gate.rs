@@ -15,9 +15,9 @@ use std::task::{Context, Poll};
 use nearlight_units::Time;
 use tokio::sync::oneshot;
 
-use crate::address::party;
+use crate::address::subscriber;
 
-/// Hands out at most `total` passes, at most `per_address` of them to one party (an IPv6 /64 counts as one).
+/// Hands out at most `total` passes, at most `per_address` of them to one subscriber (an IPv6 /64 counts as one).
 #[derive(Debug)]
 pub struct Gate {
     total: usize,
@@ -32,7 +32,7 @@ struct Holders {
     reserved: usize,
     next: u64,
     /// No entry is empty.
-    by_party: BTreeMap<IpAddr, BTreeMap<u64, Holder>>,
+    by_subscriber: BTreeMap<IpAddr, BTreeMap<u64, Holder>>,
 }
 
 #[derive(Debug)]
@@ -56,12 +56,12 @@ pub struct Pass {
 #[derive(Clone, Debug)]
 pub struct Reservation {
     gate: Arc<Gate>,
-    party: IpAddr,
+    subscriber: IpAddr,
     number: u64,
 }
 
 impl Gate {
-    /// Up to `reserved` passes can be protected from revocation, a quarter of them by one party.
+    /// Up to `reserved` passes can be protected from revocation, a quarter of them by one subscriber.
     #[must_use]
     pub fn new(total: usize, per_address: usize, reserved: usize) -> Arc<Self> {
         Arc::new(Self { total, per_address, reserved, holders: Mutex::default() })
@@ -80,18 +80,18 @@ impl Gate {
     /// A pass for `address`, if necessary in place of an idle one; none if all that could make room are reserved.
     #[must_use]
     pub fn enter(self: &Arc<Self>, now: Time, address: IpAddr) -> Option<Pass> {
-        let party = party(address);
+        let subscriber = subscriber(address);
         let mut holders = self.holders();
-        let of_party = holders.by_party.get(&party).map_or(0, BTreeMap::len);
-        let victim = if of_party >= self.per_address {
-            Some(holders.idlest_of(party)?)
+        let of_subscriber = holders.by_subscriber.get(&subscriber).map_or(0, BTreeMap::len);
+        let victim = if of_subscriber >= self.per_address {
+            Some(holders.idlest_of(subscriber)?)
         } else if holders.total >= self.total {
-            Some(holders.idlest_for(party)?)
+            Some(holders.idlest_for(subscriber)?)
         } else {
             None
         };
-        if let Some((party, number)) = victim {
-            holders.remove(party, number);
+        if let Some((subscriber, number)) = victim {
+            holders.remove(subscriber, number);
         }
         let number = holders.next;
         holders.next += 1;
@@ -99,37 +99,38 @@ impl Gate {
         let active_at = Arc::new(AtomicU64::new(now.as_nanos()));
         let (sender, valid) = oneshot::channel();
         let holder = Holder { active_at: Arc::clone(&active_at), reserved: false, _valid: sender };
-        holders.by_party.entry(party).or_default().insert(number, holder);
-        let reservation = Reservation { gate: Arc::clone(self), party, number };
+        holders.by_subscriber.entry(subscriber).or_default().insert(number, holder);
+        let reservation = Reservation { gate: Arc::clone(self), subscriber, number };
         Some(Pass { reservation, active_at, valid: Some(valid) })
     }
 }
 
 impl Holders {
-    /// The party's pass that has been idle for longest, of those that are not reserved.
-    fn idlest_of(&self, party: IpAddr) -> Option<(IpAddr, u64)> {
-        let (number, _) = evictable(self.by_party.get(&party)?).min_by_key(|(_, holder)| holder.active_at())?;
-        Some((party, *number))
+    /// The subscriber's pass that has been idle for longest, of those that are not reserved.
+    fn idlest_of(&self, subscriber: IpAddr) -> Option<(IpAddr, u64)> {
+        let (number, _) =
+            evictable(self.by_subscriber.get(&subscriber)?).min_by_key(|(_, holder)| holder.active_at())?;
+        Some((subscriber, *number))
     }
 
-    /// The idlest pass of the party that would hold the most of those that are not reserved if `newcomer` had another one.
+    /// The idlest pass of the subscriber that would hold the most of those that are not reserved if `newcomer` had another one.
     fn idlest_for(&self, newcomer: IpAddr) -> Option<(IpAddr, u64)> {
-        let candidates = self.by_party.iter().filter_map(|(party, passes)| {
+        let candidates = self.by_subscriber.iter().filter_map(|(subscriber, passes)| {
             let (number, holder) = evictable(passes).min_by_key(|(_, holder)| holder.active_at())?;
-            let holds = evictable(passes).count() + usize::from(*party == newcomer);
-            Some(((holds, Reverse(holder.active_at())), (*party, *number)))
+            let holds = evictable(passes).count() + usize::from(*subscriber == newcomer);
+            Some(((holds, Reverse(holder.active_at())), (*subscriber, *number)))
         });
         candidates.max().map(|(_, victim)| victim)
     }
 
-    fn remove(&mut self, party: IpAddr, number: u64) {
-        let Some(passes) = self.by_party.get_mut(&party) else { return };
+    fn remove(&mut self, subscriber: IpAddr, number: u64) {
+        let Some(passes) = self.by_subscriber.get_mut(&subscriber) else { return };
         if let Some(holder) = passes.remove(&number) {
             self.total -= 1;
             self.reserved -= usize::from(holder.reserved);
         }
         if passes.is_empty() {
-            self.by_party.remove(&party);
+            self.by_subscriber.remove(&subscriber);
         }
     }
 }
@@ -169,8 +170,8 @@ impl Pass {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let Reservation { gate, party, number } = &self.reservation;
-        gate.holders().remove(*party, *number);
+        let Reservation { gate, subscriber, number } = &self.reservation;
+        gate.holders().remove(*subscriber, *number);
     }
 }
 
@@ -179,13 +180,13 @@ impl Reservation {
     pub fn claim(&self) -> bool {
         let mut holders = self.gate.holders();
         let is_full = holders.reserved >= self.gate.reserved;
-        let Some(passes) = holders.by_party.get_mut(&self.party) else { return false };
-        let of_party = passes.len() - evictable(passes).count();
+        let Some(passes) = holders.by_subscriber.get_mut(&self.subscriber) else { return false };
+        let of_subscriber = passes.len() - evictable(passes).count();
         let Some(holder) = passes.get_mut(&self.number) else { return false };
         if holder.reserved {
             return true;
         }
-        if is_full || of_party >= self.gate.reserved.div_ceil(4) {
+        if is_full || of_subscriber >= self.gate.reserved.div_ceil(4) {
             return false;
         }
         holder.reserved = true;
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(gate.held(), 3, "what was taken back is not given back again");
         drop((third, others));
         assert_eq!(gate.held(), 0);
-        assert!(gate.holders().by_party.is_empty(), "memory of past addresses was kept");
+        assert!(gate.holders().by_subscriber.is_empty(), "memory of past addresses was kept");
     }
 
     #[test]

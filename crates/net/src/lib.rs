@@ -34,7 +34,7 @@ mod token;
 mod transport;
 mod trust;
 
-pub use address::{of_station, party};
+pub use address::{of_station, subscriber};
 pub use alarm::Alarm;
 pub use attempts::{AttemptLimiter, AttemptPolicy};
 pub use client::{ConnectOptions, connect};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use nearlight_units::{Span, Time};
 
-use crate::address::{make_room, party};
+use crate::address::{make_room, subscriber};
 
 /// How many requests an address may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +42,16 @@ impl RateLimiter {
     /// Counts a request from `address`, or returns how long it must wait first.
     pub fn take(&mut self, now: Time, address: IpAddr) -> Result<(), Span> {
         let RatePolicy { at_once, interval, addresses } = self.policy;
-        let party = party(address);
-        let spent = self.spent.get(&party).copied().unwrap_or(now).max(now) + interval;
+        let subscriber = subscriber(address);
+        let spent = self.spent.get(&subscriber).copied().unwrap_or(now).max(now) + interval;
         let most = now + interval * i64::from(at_once);
         if spent > most {
             return Err(spent - most);
         }
-        if !self.spent.contains_key(&party) {
+        if !self.spent.contains_key(&subscriber) {
             make_room(&mut self.spent, addresses, |spent| *spent <= now, |spent| *spent);
         }
-        self.spent.insert(party, spent);
+        self.spent.insert(subscriber, spent);
         Ok(())
     }
 }

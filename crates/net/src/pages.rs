@@ -160,15 +160,15 @@ impl PageAcceptor {
             let (time_limit, write_limit) = (self.time_limit, self.write_limit);
             let tls = self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone();
             tokio::spawn(async move {
-                let greeted = tokio::select! {
-                    greeted = tokio::time::timeout(time_limit, greet(stream, tls)) => greeted,
+                let opened = tokio::select! {
+                    opened = tokio::time::timeout(time_limit, accept(stream, tls)) => opened,
                     () = pass.evicted() => {
                         tracing::debug!(%peer, "a page connection was idle, and its place was needed");
                         return;
                     }
                 };
-                match greeted {
-                    Ok(Ok(Greeted { stream, local, framed })) => {
+                match opened {
+                    Ok(Ok(Accepted { stream, local, framed })) => {
                         pass.on_activity(clock.now());
                         let stuck = None;
                         let stream =
@@ -187,14 +187,14 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-struct Greeted {
+struct Accepted {
     stream: Stream,
     local: SocketAddr,
     /// It carries datagrams.
     framed: bool,
 }
 
-async fn greet(stream: TcpStream, tls: TlsAcceptor) -> io::Result<Greeted> {
+async fn accept(stream: TcpStream, tls: TlsAcceptor) -> io::Result<Accepted> {
     stream.set_nodelay(true)?;
     limit_unsent(&stream)?;
     let local = canonical(stream.local_addr()?);
@@ -211,7 +211,7 @@ async fn greet(stream: TcpStream, tls: TlsAcceptor) -> io::Result<Greeted> {
     } else {
         Stream::Plain(stream)
     };
-    Ok(Greeted { stream, local, framed })
+    Ok(Accepted { stream, local, framed })
 }
 
 /// The kernel accepts more only when little is left that TCP has not sent.

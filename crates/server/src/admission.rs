@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nearlight_net::party;
+use nearlight_net::subscriber;
 use nearlight_units::{Span, Time};
 use nearlight_urs::signalling::Guest;
 
@@ -90,7 +90,7 @@ impl Admission {
     /// for newcomers that did. So does a client that connected and has been silent for [`SILENCE`]. Unconnected clients without a token
     /// from one address hold at most half of the places.
     pub(crate) fn take(self: &Arc<Self>, now: Time, guest: Guest) -> Result<Permit, NotAdmitted> {
-        let address = party(guest.address);
+        let address = subscriber(guest.address);
         let mut held = self.held();
         let own = || held.holders.values().filter(|holder| holder.heard.is_none() && holder.address == address);
         let strangers = own().filter(|holder| !holder.trusted).count();
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(admission.take(later(2), guest(3, false)).err(), Some(NotAdmitted::Full), "strangers need not know");
         let next = admission.take(later(3), guest(3, true)).expect("the killed one's");
         assert_eq!([&killed, &watching, &next].map(Permit::is_lost), [true, false, false]);
-        assert!(!killed.hear(later(4)), "who comes back after that greets anew");
+        assert!(!killed.hear(later(4)), "who comes back after that connects anew");
         assert!(watching.hear(later(4)));
     }
 

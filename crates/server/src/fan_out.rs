@@ -20,7 +20,7 @@ use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
 use nearlight_scene::{PictureSink, Planes, PlanesContent, PushSource, SceneError, SubmittedPicture, ViewerDisplay};
 use nearlight_session::{
-    MOST_LAYERS, MemberId, PictureNews, SharedStatistics, Simulcast, UNKNOWN_TO_DISPLAY, share_layers,
+    MOST_LAYERS, MemberId, PictureUpdate, SharedStatistics, Simulcast, UNKNOWN_TO_DISPLAY, share_layers,
 };
 use nearlight_units::Time;
 
@@ -41,13 +41,13 @@ const LONGEST_SEND: Duration = Duration::from_millis(5);
 /// Inputs that wait for a picture that may show them. If a client sends more between two pictures, some are attributed to a later picture.
 const MOST_INPUTS: usize = 64;
 
-/// Queued news for the studio, which drains the queue at once. Between two drains each viewer has at most two for inputs and messages,
+/// Queued events for the studio, which drains the queue at once. Between two drains each viewer has at most two for inputs and messages,
 /// pictures and outputs have one each, and sessions begin one at a time, so no sender ever waits for room.
-const MOST_NEWS: usize = 1_024;
+const MOST_EVENTS: usize = 1_024;
 
 /// What the studio is notified of.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum FanOutEvent {
     Viewer(Arc<EncoderMailbox>),
     Input,
     Picture,
@@ -66,7 +66,7 @@ struct Common {
 
 /// The studio's thread.
 pub(crate) struct FanOut {
-    received: Receiver<News>,
+    received: Receiver<FanOutEvent>,
     state: Arc<Mutex<State>>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct FanOut {
 struct State {
     source: Box<dyn PushSource>,
     pictures: Arc<Pictures>,
-    news: SyncSender<News>,
+    events: SyncSender<FanOutEvent>,
     sound: Option<Mixer>,
     metrics: Arc<Metrics>,
     common: Common,
@@ -88,10 +88,10 @@ impl FanOut {
     pub(crate) fn start(
         mut source: Box<dyn PushSource>,
         options: StudioOptions,
-    ) -> std::io::Result<(SyncSender<News>, Self)> {
+    ) -> std::io::Result<(SyncSender<FanOutEvent>, Self)> {
         let StudioOptions { format, clock, encoders, sound, shared_encodes, metrics, place, .. } = options;
-        let (news, received) = sync_channel(MOST_NEWS);
-        let pictures = Arc::new(Pictures::new(clock, news.clone()));
+        let (events, received) = sync_channel(MOST_EVENTS);
+        let pictures = Arc::new(Pictures::new(clock, events.clone()));
         let here = Arc::new(EncodingSink { pictures: Arc::clone(&pictures), state: OnceLock::new() });
         match place {
             Where::Beside => source.start(Arc::<Pictures>::clone(&pictures))?,
@@ -99,11 +99,11 @@ impl FanOut {
         }
         let common = Common { format, clock, encoders, shared_encodes, place };
         let (groups, offered) = (Vec::new(), 0);
-        let own = news.clone();
-        let state = State { source, pictures, news: own, sound, metrics, common, groups, offered };
+        let own = events.clone();
+        let state = State { source, pictures, events: own, sound, metrics, common, groups, offered };
         let state = Arc::new(Mutex::new(state));
         let _ = here.state.set(Arc::downgrade(&state));
-        Ok((news, Self { received, state }))
+        Ok((events, Self { received, state }))
     }
 
     pub(crate) fn run(self) -> Result<(), SceneError> {
@@ -111,25 +111,25 @@ impl FanOut {
         loop {
             let unwatched = lock(&state).is_without_viewers();
             let first = if unwatched {
-                let Ok(news) = received.recv() else { return Ok(()) };
-                Some(news)
+                let Ok(event) = received.recv() else { return Ok(()) };
+                Some(event)
             } else {
                 match received.recv_timeout(RECHECK) {
-                    Ok(news) => Some(news),
+                    Ok(event) => Some(event),
                     Err(RecvTimeoutError::Timeout) => None,
                     Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
             };
             let mut state = lock(&state);
-            for news in first.into_iter().chain(received.try_iter().collect::<Vec<_>>()) {
-                match news {
-                    News::Viewer(mailbox) => state.add_viewer(mailbox),
-                    News::Input | News::Picture => {}
-                    News::Failed(error) => {
+            for event in first.into_iter().chain(received.try_iter().collect::<Vec<_>>()) {
+                match event {
+                    FanOutEvent::Viewer(mailbox) => state.add_viewer(mailbox),
+                    FanOutEvent::Input | FanOutEvent::Picture => {}
+                    FanOutEvent::Failed(error) => {
                         state.fail(&error);
                         return Err(error);
                     }
-                    News::Closed => return Ok(()),
+                    FanOutEvent::Closed => return Ok(()),
                 }
             }
             state.update();
@@ -237,7 +237,7 @@ impl State {
     }
 
     fn add_viewer(&mut self, mailbox: Arc<EncoderMailbox>) {
-        mailbox.set_news(self.news.clone());
+        mailbox.set_events(self.events.clone());
         let member = MemberId(mailbox.viewer.0);
         let encoding = Encoding::Layer(mailbox.begin_chain());
         let viewer = Viewer {
@@ -326,13 +326,13 @@ impl State {
 
     fn offer(&mut self, now: Time) {
         let Some(captured) = self.pictures.newest() else { return };
-        let news = if captured.number == self.offered { PictureNews::Same } else { PictureNews::New };
+        let update = if captured.number == self.offered { PictureUpdate::Unchanged } else { PictureUpdate::New };
         self.offered = captured.number;
         let mut kinds: Vec<&mut Simulcast> = self.groups.iter_mut().map(|group| &mut group.simulcast).collect();
         share_layers(now, &mut kinds);
         let (mut own, only) = (0, self.groups.len() == 1);
         for group in &mut self.groups {
-            own += group.offer(now, &self.common, (&captured, news), only);
+            own += group.offer(now, &self.common, (&captured, update), only);
         }
         self.metrics.on_own_encodes(own);
     }

@@ -11,7 +11,7 @@ mod carrier;
 mod encoding;
 mod event_log;
 mod fan_out;
-mod greeting;
+mod handshake;
 mod hosts;
 mod http;
 mod layer;

@@ -17,7 +17,7 @@ use nearlight_wire::{DisplayKind, FrameHeader, InputEvent, MAX_RELIABLE_MESSAGE_
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-use crate::fan_out::News;
+use crate::fan_out::FanOutEvent;
 
 /// Events that wait for the next frame; a client that sends more between two frames loses the oldest.
 const MAX_EVENTS: usize = 1_024;
@@ -154,7 +154,7 @@ pub(crate) struct EncoderMailbox {
     /// Wakes the session after a skipped frame: the next one may depend on it.
     has_skipped: Notify,
     /// Notifies the studio at once of an input or a message.
-    news: OnceLock<std::sync::mpsc::SyncSender<News>>,
+    events: OnceLock<std::sync::mpsc::SyncSender<FanOutEvent>>,
 }
 
 impl EncoderMailbox {
@@ -189,7 +189,7 @@ impl EncoderMailbox {
             overrun: AtomicBool::new(false),
             passage: Passage::default(),
             has_skipped: Notify::new(),
-            news: OnceLock::new(),
+            events: OnceLock::new(),
         }
     }
 
@@ -200,8 +200,8 @@ impl EncoderMailbox {
     }
 
     /// The studio wants to be notified of inputs and messages as they arrive.
-    pub(crate) fn set_news(&self, news: std::sync::mpsc::SyncSender<News>) {
-        let _ = self.news.set(news);
+    pub(crate) fn set_events(&self, events: std::sync::mpsc::SyncSender<FanOutEvent>) {
+        let _ = self.events.set(events);
     }
 
     /// Whether the client crops the rows below its pictures that hold the marker.
@@ -240,9 +240,9 @@ impl EncoderMailbox {
     }
 
     fn tell_of_input(&self, is_first: bool) {
-        if let Some(news) = self.news.get().filter(|_| is_first) {
+        if let Some(events) = self.events.get().filter(|_| is_first) {
             // A studio that has ended has reported why.
-            let _ = news.send(News::Input);
+            let _ = events.send(FanOutEvent::Input);
         }
     }
 

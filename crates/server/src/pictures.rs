@@ -10,7 +10,7 @@ use nearlight_scene::{Damage, PictureSink, Planes, PlanesContent, SceneError, Su
 use nearlight_units::Time;
 use nearlight_wire::View;
 
-use crate::fan_out::News;
+use crate::fan_out::FanOutEvent;
 use crate::studio::for_codec;
 
 /// Pictures whose memory is kept for reuse: two being encoded for each of three layers, and one being made.
@@ -85,19 +85,19 @@ struct Kept {
 #[derive(Debug)]
 pub(crate) struct Pictures {
     clock: Clock,
-    news: SyncSender<News>,
+    events: SyncSender<FanOutEvent>,
     /// The studio has been notified of a picture and has not taken it yet.
-    news_pending: AtomicBool,
+    event_pending: AtomicBool,
     watched: AtomicBool,
     kept: Mutex<Kept>,
 }
 
 impl Pictures {
-    pub(crate) fn new(clock: Clock, news: SyncSender<News>) -> Self {
+    pub(crate) fn new(clock: Clock, events: SyncSender<FanOutEvent>) -> Self {
         let kept =
             Kept { newest: None, spares: Vec::with_capacity(SPARES), planes: Vec::with_capacity(SPARES), submitted: 0 };
-        let (news_pending, watched) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { clock, news, news_pending, watched, kept: Mutex::new(kept) }
+        let (event_pending, watched) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { clock, events, event_pending, watched, kept: Mutex::new(kept) }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -111,8 +111,8 @@ impl Pictures {
 
     /// Keeps a picture as the newest one. False if it is none, or nobody watches.
     pub(crate) fn keep(&self, picture: &SubmittedPicture<'_>) -> bool {
-        let is_news = picture.damage != Damage::Areas(&[]);
-        if !is_news || !self.watched.load(Ordering::Relaxed) {
+        let is_new = picture.damage != Damage::Areas(&[]);
+        if !is_new || !self.watched.load(Ordering::Relaxed) {
             return false;
         }
         let mut converted = picture_of(self.lend((picture.pixels.width, picture.pixels.height)));
@@ -159,15 +159,15 @@ impl Pictures {
 
     /// Notifies the studio of a picture.
     fn tell(&self) {
-        if !self.news_pending.swap(true, Ordering::SeqCst) {
+        if !self.event_pending.swap(true, Ordering::SeqCst) {
             // A studio whose queue is full looks for pictures at once anyway.
-            let _ = self.news.try_send(News::Picture);
+            let _ = self.events.try_send(FanOutEvent::Picture);
         }
     }
 
     pub(crate) fn newest(&self) -> Option<Arc<SharedPicture>> {
         // Cleared before it looks: pictures from now on trigger a new notification.
-        self.news_pending.store(false, Ordering::SeqCst);
+        self.event_pending.store(false, Ordering::SeqCst);
         self.kept().newest.clone()
     }
 }
@@ -242,11 +242,11 @@ impl PictureSink for Pictures {
     }
 
     fn on_output(&self) {
-        let _ = self.news.try_send(News::Input);
+        let _ = self.events.try_send(FanOutEvent::Input);
     }
 
     fn on_failed(&self, error: SceneError) {
-        let _ = self.news.send(News::Failed(error));
+        let _ = self.events.send(FanOutEvent::Failed(error));
     }
 }
 
@@ -259,9 +259,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_picture_wins_and_what_is_no_news_is_dropped() {
-        let (news, heard) = sync_channel(64);
-        let pictures = Pictures::new(Clock::start(), news);
+    fn the_newest_picture_wins_and_unchanged_ones_are_dropped() {
+        let (events, heard) = sync_channel(64);
+        let pictures = Pictures::new(Clock::start(), events);
         let bytes = vec![200; 32 * 16 * 4];
         let submit = |millis, damage| {
             let pixels = Pixels { bytes: &bytes, format: PixelFormat::Rgba, width: 32, height: 16, stride: 128 };
@@ -289,8 +289,8 @@ mod tests {
 
     #[test]
     fn planes_are_lent_and_handed_over_without_a_copy() {
-        let (news, heard) = sync_channel(64);
-        let pictures = Pictures::new(Clock::start(), news);
+        let (events, heard) = sync_channel(64);
+        let pictures = Pictures::new(Clock::start(), events);
         pictures.set_watched(true);
         let mut seen = std::collections::BTreeSet::new();
         for millis in 0..20 {
@@ -314,7 +314,7 @@ mod tests {
         planes.red.pop();
         pictures
             .submit_planes(planes, &PlanesContent { captured_at: Time::from_millis(99), ..PlanesContent::default() });
-        assert!(heard.try_iter().any(|news| matches!(news, News::Failed(_))));
+        assert!(heard.try_iter().any(|event| matches!(event, FanOutEvent::Failed(_))));
     }
 
     #[test]

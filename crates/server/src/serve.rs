@@ -283,7 +283,7 @@ impl BoundServer {
         let state = Arc::new(ServerState {
             clock,
             pairing: Pairing::new(token, pinned(&identity)),
-            greeting: ServerState::new_greeting(),
+            handshakes: ServerState::new_handshakes(),
             offers: Offers::new(),
             admission: Admission::new(options.max_clients),
             rooms: Rooms::new(options.max_members, world),

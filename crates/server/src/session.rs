@@ -39,7 +39,7 @@ pub(crate) struct SessionTask<C> {
     proof: Option<Bytes32>,
     /// Frames that were taken and not passed to the transport yet.
     taken: u64,
-    greeted: bool,
+    hello_received: bool,
     connected: bool,
     began: Time,
 }
@@ -77,7 +77,7 @@ impl<C: Carrier> SessionTask<C> {
             common,
             proof: None,
             taken: 0,
-            greeted: false,
+            hello_received: false,
             connected: false,
             began,
         }
@@ -200,8 +200,8 @@ impl<C: Carrier> SessionTask<C> {
 
     fn on_message(&mut self, now: Time, message: ClientMessage) -> Result<(), String> {
         match message {
-            ClientMessage::Hello(_) if self.greeted => Err("the client sent a second hello".into()),
-            ClientMessage::Hello(hello) => self.greet(now, &hello),
+            ClientMessage::Hello(_) if self.hello_received => Err("the client sent a second hello".into()),
+            ClientMessage::Hello(hello) => self.on_hello(now, &hello),
             ClientMessage::Display { display, display_hz } => {
                 if let Some(common) = &mut self.common {
                     common.display = display;
@@ -222,16 +222,16 @@ impl<C: Carrier> SessionTask<C> {
     fn on_application_data(&self, to_application: ToApplication) -> Result<(), String> {
         self.common
             .as_ref()
-            .filter(|_| self.greeted)
+            .filter(|_| self.hello_received)
             .map_or(Ok(()), |common| common.on_application_data(to_application))
     }
 
-    fn greet(&mut self, now: Time, hello: &Hello) -> Result<(), String> {
+    fn on_hello(&mut self, now: Time, hello: &Hello) -> Result<(), String> {
         if let Err(Rejection { reason, message, .. }) = self.state.check_version(hello) {
             self.carrier.send(now, ServerMessage::Refused { reason, message: message.clone() })?;
             return Err(message);
         }
-        self.greeted = true;
+        self.hello_received = true;
         tracing::debug!(session = self.number, client = clean(&hello.client), "a client said hello");
         self.carrier.sender_mut().set_display_hz(hello.display_hz);
         let Some(common) = &mut self.common else { return Ok(()) };

@@ -22,7 +22,7 @@ use crate::mailbox::EncoderMailbox;
 const MAX_BEHIND: Span = Span::from_millis(50);
 
 /// What the thread is notified of.
-enum News {
+enum MixerEvent {
     Cues(Cues),
     EncoderMailbox(Arc<EncoderMailbox>),
 }
@@ -30,28 +30,28 @@ enum News {
 /// The thread's handle; the thread ends when all handles are dropped.
 #[derive(Clone)]
 pub(crate) struct Mixer {
-    news: Sender<News>,
+    events: Sender<MixerEvent>,
 }
 
 impl Mixer {
     /// With the sound of the world, or of a program that makes its own.
     pub(crate) fn start(clock: Clock, feed: Option<Box<dyn SoundFeed>>) -> std::io::Result<Self> {
-        let (news, arrivals) = channel();
+        let (events, received) = channel();
         let origin = feed.map_or_else(|| Origin::World(Box::default()), Origin::Program);
         let stage = Stage { clock, origin, listeners: Vec::new() };
-        thread::Builder::new().name("sound".into()).spawn(move || stage.run(&arrivals))?;
-        Ok(Self { news })
+        thread::Builder::new().name("sound".into()).spawn(move || stage.run(&received))?;
+        Ok(Self { events })
     }
 
     /// The world's sounds since the last call.
     pub(crate) fn on_cues(&self, cues: Cues) {
         // A thread that has ended has reported why.
-        let _ = self.news.send(News::Cues(cues));
+        let _ = self.events.send(MixerEvent::Cues(cues));
     }
 
     /// Adds a listener.
     pub(crate) fn add_viewer(&self, mailbox: Arc<EncoderMailbox>) {
-        let _ = self.news.send(News::EncoderMailbox(mailbox));
+        let _ = self.events.send(MixerEvent::EncoderMailbox(mailbox));
     }
 }
 
@@ -138,20 +138,20 @@ struct Stage {
 }
 
 impl Stage {
-    fn run(mut self, arrivals: &Receiver<News>) {
+    fn run(mut self, received: &Receiver<MixerEvent>) {
         let mut next = BlockId(0);
         loop {
             if self.listeners.is_empty() && !self.origin.plays_unheard() {
                 // Without listeners the thread sleeps.
-                let Ok(news) = arrivals.recv() else { return };
-                self.on_news(news);
+                let Ok(event) = received.recv() else { return };
+                self.on_event(event);
                 next = newest_block(self.clock.now()).next();
                 continue;
             }
             let begin = begin_of(next);
             let wait = begin.saturating_since(self.clock.now());
-            match arrivals.recv_timeout(Duration::from_nanos(wait.as_nanos().unsigned_abs())) {
-                Ok(news) => self.on_news(news),
+            match received.recv_timeout(Duration::from_nanos(wait.as_nanos().unsigned_abs())) {
+                Ok(event) => self.on_event(event),
                 Err(RecvTimeoutError::Timeout) => {
                     self.make(next, begin);
                     let now = self.clock.now();
@@ -165,12 +165,12 @@ impl Stage {
         }
     }
 
-    fn on_news(&mut self, news: News) {
-        match news {
+    fn on_event(&mut self, event: MixerEvent) {
+        match event {
             // Strikes that occurred without listeners are not heard later.
-            News::Cues(_) if self.listeners.is_empty() => {}
-            News::Cues(cues) => self.origin.on_cues(&cues),
-            News::EncoderMailbox(mailbox) => match Listener::new(mailbox) {
+            MixerEvent::Cues(_) if self.listeners.is_empty() => {}
+            MixerEvent::Cues(cues) => self.origin.on_cues(&cues),
+            MixerEvent::EncoderMailbox(mailbox) => match Listener::new(mailbox) {
                 Ok(listener) => {
                     if self.listeners.is_empty() {
                         self.origin.on_first_listener();

@@ -28,13 +28,13 @@ use crate::rooms::Rooms;
 use crate::sound::Mixer;
 use crate::studio::{Format, Studio};
 
-/// Connections that may be in the greeting at the same time, in total and from one address. Beyond that, the one that has been silent
+/// Connections that may be in the handshake at the same time, in total and from one address. Beyond that, the one that has been silent
 /// longest is dropped. Guess: a class of 30 behind one address opens the link at the same moment.
-const MAX_GREETING: usize = 64;
-const MAX_GREETING_PER_ADDRESS: usize = 32;
+const MAX_HANDSHAKES: usize = 64;
+const MAX_HANDSHAKES_PER_ADDRESS: usize = 32;
 
 /// How long a client waits for a place that may become free, and how often that is checked: longer than a silent client keeps its place,
-/// and shorter than clients wait for an answer to their greeting.
+/// and shorter than clients wait for an answer to their handshake.
 const ADMISSION_PATIENCE: Span = Span::from_secs(4);
 const ADMISSION_CHECK: Duration = Duration::from_millis(100);
 
@@ -65,7 +65,7 @@ pub(crate) struct ServerState {
     pub(crate) clock: Clock,
     pub(crate) pairing: Pairing,
     pub(crate) offers: Offers,
-    pub(crate) greeting: Arc<Gate>,
+    pub(crate) handshakes: Arc<Gate>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) rooms: Rooms,
     pub(crate) next_session: AtomicU32,
@@ -97,8 +97,8 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    pub(crate) fn new_greeting() -> Arc<Gate> {
-        Gate::new(MAX_GREETING, MAX_GREETING_PER_ADDRESS, 0)
+    pub(crate) fn new_handshakes() -> Arc<Gate> {
+        Gate::new(MAX_HANDSHAKES, MAX_HANDSHAKES_PER_ADDRESS, 0)
     }
 
     /// Sets the congestion control that the owner chose on a TCP connection that is about to carry media.
@@ -132,7 +132,7 @@ impl ServerState {
         }
     }
 
-    /// The server's own proof for a client whose greeting proves that it knows the token.
+    /// The server's own proof for a client whose handshake proves that it knows the token.
     pub(crate) fn check_hello(&self, peer: IpAddr, hello: &Hello, channel: &Channel) -> Result<Bytes32, Rejection> {
         // Another version of the protocol proves the token differently, or sends it in the clear.
         self.check_version(hello)?;

@@ -21,7 +21,7 @@ use nearlight_units::{InputSeq, Span, Time};
 use nearlight_wire::{DisplayKind, Fov, InputSample, Pose, View, marker::Marker};
 
 use crate::encoding::{EncoderLane, Job, PictureFacts, Where, display_budget};
-use crate::fan_out::{FanOut, News};
+use crate::fan_out::{FanOut, FanOutEvent};
 use crate::mailbox::{Delivery, EncoderMailbox, ToApplication};
 use crate::metrics::Metrics;
 use crate::overload::{Moment, OverloadMonitor};
@@ -100,14 +100,14 @@ enum Arrival {
 /// The channel on which they are announced, by the kind of source.
 enum Arrivals {
     OnDemand(Sender<Arrival>),
-    SelfPaced(SyncSender<News>),
+    SelfPaced(SyncSender<FanOutEvent>),
 }
 
 /// A source that paces itself holds a sender too, so its studio would never see the channel closed.
 impl Drop for Arrivals {
     fn drop(&mut self) {
-        if let Self::SelfPaced(news) = self {
-            let _ = news.send(News::Closed);
+        if let Self::SelfPaced(events) = self {
+            let _ = events.send(FanOutEvent::Closed);
         }
     }
 }
@@ -129,8 +129,8 @@ impl Studio {
                 (Arrivals::OnDemand(announcing), name().spawn(move || set.run(&arrivals))?)
             }
             Opened::SelfPaced(source) => {
-                let (news, fan_out) = FanOut::start(source, options)?;
-                (Arrivals::SelfPaced(news), name().spawn(move || fan_out.run())?)
+                let (events, fan_out) = FanOut::start(source, options)?;
+                (Arrivals::SelfPaced(events), name().spawn(move || fan_out.run())?)
             }
         };
         Ok(Self { arrivals, thread: Some(thread) })
@@ -140,7 +140,7 @@ impl Studio {
     pub(crate) fn add_viewer(&self, mailbox: Arc<EncoderMailbox>) -> bool {
         match &self.arrivals {
             Arrivals::OnDemand(arrivals) => arrivals.send(Arrival::Viewer(mailbox)).is_ok(),
-            Arrivals::SelfPaced(news) => news.send(News::Viewer(mailbox)).is_ok(),
+            Arrivals::SelfPaced(events) => events.send(FanOutEvent::Viewer(mailbox)).is_ok(),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::rtc::whep::{self, Whep};
 use crate::state::ServerState;
 use crate::{urs, websocket, webtransport};
 
-/// A client's session, from its greeting to its end.
+/// A client's session, from its handshake to its end.
 pub(crate) type ClientSession = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where sessions that begin are sent, to be run together.

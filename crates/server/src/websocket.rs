@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::carrier::{Carrier, CarrierEvent};
-use crate::greeting::{AcceptedClient, Greeting, receive};
+use crate::handshake::{AcceptedClient, Handshake, receive};
 use crate::rooms;
 use crate::rtc::whep::Client;
 use crate::session::SessionTask;
@@ -98,12 +98,12 @@ async fn open(
     })
 }
 
-/// Greets, checks the proof of the token and serves the client until it leaves.
+/// Challenges the client, checks its proof of the token and serves the client until it leaves.
 async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
-    let Some(AcceptedClient { session, hello, proof, permit, greeting }) = receive(&state, client).await else {
+    let Some(AcceptedClient { session, hello, proof, permit, handshake }) = receive(&state, client).await else {
         return;
     };
-    greeting.claim(&state);
+    handshake.claim(&state);
     if state.bad_paths.is_some() {
         tracing::warn!(
             session = session.number,
@@ -114,15 +114,15 @@ async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
         Ok(opened) => opened,
         Err(error) => {
             tracing::error!(session = session.number, %error, "no encoder for a client");
-            return greeting.refuse(None, &error.to_string()).await;
+            return handshake.refuse(None, &error.to_string()).await;
         }
     };
-    let carrier = WebSocketCarrier::new(state.clock, greeting, sender, hello);
+    let carrier = WebSocketCarrier::new(state.clock, handshake, sender, hello);
     let task = SessionTask::new(state, session.number, permit, carrier, Some(common)).with_proof(proof);
     Box::new(task).run().await;
 }
 
-impl Greeting for WebSocketClient {
+impl Handshake for WebSocketClient {
     fn peer(&self) -> IpAddr {
         self.peer
     }
@@ -131,7 +131,7 @@ impl Greeting for WebSocketClient {
         None
     }
 
-    async fn greet(&mut self, nonce: Bytes32) -> Result<Hello, String> {
+    async fn challenge(&mut self, nonce: Bytes32) -> Result<Hello, String> {
         let challenge = text(&ServerMessage::Challenge { nonce });
         self.socket.send(challenge).await.map_err(|error| error.to_string())?;
         match self.socket.recv().await {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::carrier::{Carrier, CarrierEvent};
-use crate::greeting::{AcceptedClient, Greeting, receive};
+use crate::handshake::{AcceptedClient, Handshake, receive};
 use crate::session::SessionTask;
 use crate::state::ServerState;
 
@@ -25,13 +25,13 @@ const GOODBYE_LIMIT: Duration = Duration::from_millis(50);
 const CLOSE_NORMAL: u32 = 0;
 const CLOSE_REFUSED: u32 = 1;
 
-/// Greets, checks the proof of the token and serves the client until it leaves.
+/// Challenges the client, checks its proof of the token and serves the client until it leaves.
 pub(crate) async fn serve(state: Arc<ServerState>, connection: Connection) {
-    let greeting = WebTransportGreeting { connection, control: None };
-    let Some(AcceptedClient { session, hello, proof, permit, greeting }) = receive(&state, greeting).await else {
+    let handshake = WebTransportHandshake { connection, control: None };
+    let Some(AcceptedClient { session, hello, proof, permit, handshake }) = receive(&state, handshake).await else {
         return;
     };
-    let WebTransportGreeting { connection, control: Some(control) } = greeting else { return };
+    let WebTransportHandshake { connection, control: Some(control) } = handshake else { return };
     let now = state.clock.now();
     // Each session has its own losses, the same in every run.
     if let Some([there, back]) = state.bad_path(session.number, now) {
@@ -53,13 +53,13 @@ pub(crate) async fn serve(state: Arc<ServerState>, connection: Connection) {
 
 type Control = (ControlSender<ServerMessage>, ControlReceiver<ClientMessage>);
 
-struct WebTransportGreeting {
+struct WebTransportHandshake {
     connection: Connection,
-    /// Once the client has greeted.
+    /// Once the client has sent its hello.
     control: Option<Control>,
 }
 
-impl Greeting for WebTransportGreeting {
+impl Handshake for WebTransportHandshake {
     fn peer(&self) -> IpAddr {
         self.connection.peer().ip()
     }
@@ -69,7 +69,7 @@ impl Greeting for WebTransportGreeting {
     }
 
     /// A client that proves the token by the exporter need not accept the challenge.
-    async fn greet(&mut self, nonce: Bytes32) -> Result<Hello, String> {
+    async fn challenge(&mut self, nonce: Bytes32) -> Result<Hello, String> {
         let connection = &self.connection;
         let challenge = async {
             if let Err(error) = connection.send_challenge(nonce).await {
@@ -85,7 +85,7 @@ impl Greeting for WebTransportGreeting {
             }
         };
         let (hello, control) = tokio::select! {
-            greeted = hello => greeted.map_err(|error| error.to_string())?,
+            hello = hello => hello.map_err(|error| error.to_string())?,
             never = challenge => never,
         };
         self.control = Some(control);

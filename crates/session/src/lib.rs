@@ -55,7 +55,7 @@ pub use sender::{
     SenderConfig, SenderNames, SenderStatistics, UNKNOWN_TO_DISPLAY,
 };
 pub use simulcast::{
-    ALONE_AFTER, KEY_FRAME_DISTANCE, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureNews, SharedPlan,
+    ALONE_AFTER, KEY_FRAME_DISTANCE, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureUpdate, SharedPlan,
     SharedStatistics, Simulcast, share_layers,
 };
 pub use sound::{RtpSound, SoundBlock, SoundPacket, SoundStatistics};

@@ -65,10 +65,10 @@ const SIZE_DWELL: Span = Span::from_secs(5);
 
 /// What has changed about the available picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PictureNews {
+pub enum PictureUpdate {
     New,
     /// It is still the newest one: encoded only for viewers that have not received it.
-    Same,
+    Unchanged,
 }
 
 /// One layer's frame of a picture.
@@ -210,7 +210,7 @@ impl Simulcast {
     }
 
     /// A picture is available. `busy` marks the layers whose encoders have no room for another one.
-    pub fn on_picture(&mut self, now: Time, news: PictureNews, busy: [bool; MOST_LAYERS]) -> SharedPlan {
+    pub fn on_picture(&mut self, now: Time, update: PictureUpdate, busy: [bool; MOST_LAYERS]) -> SharedPlan {
         let alone = self.alone(now).filter(|_| self.most > 0);
         self.is_alone = alone.is_some();
         if self.most == 0 {
@@ -223,7 +223,7 @@ impl Simulcast {
             }
             return SharedPlan { alone: Some(alone), ..SharedPlan::default() };
         }
-        if news == PictureNews::New {
+        if update == PictureUpdate::New {
             for layer in self.layers.iter_mut().flatten() {
                 layer.has_newest = false;
             }
@@ -236,7 +236,7 @@ impl Simulcast {
         let keys: [bool; MOST_LAYERS] = std::array::from_fn(|slot| !busy[slot] && self.takes_key(now, slot));
         // Joins come first, so that no viewer gets this picture twice.
         for (slot, joined) in self.join(now, keys).into_iter().enumerate() {
-            self.code(now, (slot, keys[slot], busy[slot]), news, joined, &mut plan);
+            self.code(now, (slot, keys[slot], busy[slot]), update, joined, &mut plan);
         }
         self.statistics.pictures += u64::from(!plan.frames.is_empty());
         self.statistics.encodes += plan.frames.len() as u64;
@@ -395,7 +395,7 @@ impl Simulcast {
         &mut self,
         now: Time,
         (slot, key, busy): (usize, bool, bool),
-        news: PictureNews,
+        update: PictureUpdate,
         joined: Vec<MemberId>,
         plan: &mut SharedPlan,
     ) {
@@ -407,7 +407,7 @@ impl Simulcast {
             }
             return;
         }
-        if !key && news == PictureNews::Same && layer.has_newest {
+        if !key && update == PictureUpdate::Unchanged && layer.has_newest {
             return;
         }
         // Viewers that are about to leave do not decide for those that stay, unless none stays.
@@ -421,7 +421,7 @@ impl Simulcast {
         if !key {
             let facts = CaptureFacts { refusal: None, frame_rate, encoder_free: !busy };
             if let CaptureDecision::Skip(reason) = layer.skipper.on_moment(&facts) {
-                layer.has_newest |= reason == SkipReason::FrameRate && news == PictureNews::New;
+                layer.has_newest |= reason == SkipReason::FrameRate && update == PictureUpdate::New;
                 plan.skipped.extend(here().map(|(member, _)| (*member, reason)));
                 return;
             }

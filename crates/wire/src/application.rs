@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::cursor::Reader;
-use crate::{Further, Kind, WireError};
+use crate::{ExtendedKind, Kind, WireError};
 
 /// Bytes of an application message that may be lost: it fits one datagram.
 pub const MAX_UNRELIABLE_MESSAGE_BYTES: usize = 1_100;
@@ -42,7 +42,7 @@ impl<'a> UnreliableMessage<'a> {
 
     pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
         debug_assert!(self.0.len() <= MAX_UNRELIABLE_MESSAGE_BYTES);
-        bytes.extend([Kind::Further.first_byte(), Further::Application as u8]);
+        bytes.extend([Kind::Extended.first_byte(), ExtendedKind::Application as u8]);
         bytes.extend_from_slice(&self.0);
     }
 

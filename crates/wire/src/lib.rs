@@ -103,14 +103,14 @@ pub(crate) enum Kind {
     /// As `Feedback`, followed by marks.
     MarkedFeedback = 13,
     InputAcknowledgement = 14,
-    /// The next byte says which, a [`Further`].
-    Further = 15,
+    /// The next byte says which, an [`ExtendedKind`].
+    Extended = 15,
 }
 
 /// Kinds beyond those that fit a nibble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Further {
+pub(crate) enum ExtendedKind {
     Application = 1,
     Hand = 2,
 }
@@ -164,8 +164,8 @@ impl<'a> ToClient<'a> {
                 reader.finish()?;
                 Ok(Self::InputAcknowledgement(acknowledgement))
             }
-            kind if kind == Kind::Further as u8 => match reader.u8()? {
-                further if further == Further::Application as u8 => {
+            kind if kind == Kind::Extended as u8 => match reader.u8()? {
+                kind if kind == ExtendedKind::Application as u8 => {
                     UnreliableMessage::read(&mut reader).map(Self::Application)
                 }
                 _ => Err(WireError::Kind(kind)),
@@ -201,11 +201,11 @@ impl ToServer {
             kind if kind == Kind::Ping as u8 => Self::Ping(Ping::read(&mut reader)?),
             kind if kind == Kind::Report as u8 => Self::Report(Report::read(&mut reader)?),
             kind if kind == Kind::Acknowledgement as u8 => Self::Acknowledgement(Acknowledgement::read(&mut reader)?),
-            kind if kind == Kind::Further as u8 => match reader.u8()? {
-                further if further == Further::Application as u8 => {
+            kind if kind == Kind::Extended as u8 => match reader.u8()? {
+                kind if kind == ExtendedKind::Application as u8 => {
                     Self::Application(UnreliableMessage::read(&mut reader)?.into_owned())
                 }
-                further if further == Further::Hand as u8 => Self::Hand(HandSample::read(&mut reader)?.into()),
+                kind if kind == ExtendedKind::Hand as u8 => Self::Hand(HandSample::read(&mut reader)?.into()),
                 _ => return Err(WireError::Kind(kind)),
             },
             kind => return Err(WireError::Kind(kind)),

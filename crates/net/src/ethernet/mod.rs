@@ -83,7 +83,7 @@ pub(crate) struct Hub {
     mtu: usize,
     address: HardwareAddress,
     sessions: Mutex<BTreeMap<u32, Arc<EthernetSession>>>,
-    greeter: Mutex<Greeter>,
+    endpoint: Mutex<Endpoint>,
     /// A timer is due earlier than before, or a session has begun or ended.
     changed: Notify,
     /// When the task wakes up, in nanoseconds.
@@ -93,7 +93,7 @@ pub(crate) struct Hub {
 }
 
 /// Handles frames that belong to no session.
-enum Greeter {
+enum Endpoint {
     Server {
         responder: Box<Responder>,
         accepted: mpsc::Sender<Arc<EthernetSession>>,
@@ -119,7 +119,7 @@ type Socket = tokio::io::unix::AsyncFd<PacketSocket>;
 type Socket = PacketSocket;
 
 impl Hub {
-    fn new(interface: &EthernetInterface, greeter: Greeter, clock: Clock) -> Result<Arc<Self>, NetError> {
+    fn new(interface: &EthernetInterface, endpoint: Endpoint, clock: Clock) -> Result<Arc<Self>, NetError> {
         let failed = |source| NetError::Socket { what: "a packet socket".into(), source };
         let mtu = interface.mtu()?.into();
         Ok(Arc::new(Self {
@@ -128,7 +128,7 @@ impl Hub {
             mtu,
             address: interface.address(),
             sessions: Mutex::default(),
-            greeter: Mutex::new(greeter),
+            endpoint: Mutex::new(endpoint),
             changed: Notify::new(),
             wakes_at: AtomicU64::new(0),
             blocked: AtomicBool::new(false),
@@ -139,8 +139,8 @@ impl Hub {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn greeter(&self) -> MutexGuard<'_, Greeter> {
-        self.greeter.lock().unwrap_or_else(PoisonError::into_inner)
+    fn endpoint(&self) -> MutexGuard<'_, Endpoint> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn packets(&self) -> &PacketSocket {
@@ -226,15 +226,15 @@ impl Hub {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let opening = match &*self.greeter() {
-            Greeter::Client { connecting, .. } => connecting.as_ref().map(|connecting| connecting.poll_timeout()),
-            Greeter::Server { .. } => None,
+        let opening = match &*self.endpoint() {
+            Endpoint::Client { connecting, .. } => connecting.as_ref().map(|connecting| connecting.poll_timeout()),
+            Endpoint::Server { .. } => None,
         };
         self.sessions().values().filter_map(|session| session.poll_timeout()).chain(opening).min()
     }
 
     fn on_timeouts(&self, now: Time) {
-        if let Greeter::Client { connecting: Some(connecting), server, .. } = &mut *self.greeter() {
+        if let Endpoint::Client { connecting: Some(connecting), server, .. } = &mut *self.endpoint() {
             while let Some(frame) = connecting.poll_transmit(now) {
                 self.send(*server, &[frame]);
             }
@@ -264,8 +264,8 @@ impl Hub {
     }
 
     fn on_stranger(self: &Arc<Self>, now: Time, source: HardwareAddress, payload: &[u8]) {
-        match &mut *self.greeter() {
-            Greeter::Server { responder, accepted, logged } => {
+        match &mut *self.endpoint() {
+            Endpoint::Server { responder, accepted, logged } => {
                 match responder.on_frame(now, source, payload) {
                     Accepted::Dropped => {}
                     Accepted::Reply(reply) => drop(self.send(source, &[reply])),
@@ -280,7 +280,7 @@ impl Hub {
                 }
                 logged.log(now, source, responder.statistics());
             }
-            Greeter::Client { connecting, server, opened } if source == *server => {
+            Endpoint::Client { connecting, server, opened } if source == *server => {
                 let channel = connecting.as_mut().and_then(|connecting| connecting.on_frame(now, payload));
                 if let Some(channel) = channel
                     && let Some(opened) = opened.take()
@@ -289,7 +289,7 @@ impl Hub {
                     let _ = opened.send(self.admit(source, channel));
                 }
             }
-            Greeter::Client { .. } => {}
+            Endpoint::Client { .. } => {}
         }
     }
 
@@ -337,8 +337,8 @@ impl EthernetListener {
         let config =
             ResponderConfig { token: token.to_string(), address: interface.address(), allowed, mtu: interface.mtu()? };
         let responder = Box::new(Responder::new(config, random));
-        let greeter = Greeter::Server { responder, accepted: taken, logged: LoggedStatistics::default() };
-        let hub = Hub::new(interface, greeter, clock)?;
+        let endpoint = Endpoint::Server { responder, accepted: taken, logged: LoggedStatistics::default() };
+        let hub = Hub::new(interface, endpoint, clock)?;
         let running = tokio::spawn(Arc::clone(&hub).run(|_| false));
         Ok(Self { hub, accepted: accepted.into(), running })
     }
@@ -368,17 +368,17 @@ pub async fn connect_ethernet(
     let opening = Opening { token, client, server, mtu: interface.mtu()? };
     let connecting = Some(Box::new(Connecting::new(clock.now(), opening, random)));
     let (taken, opened) = oneshot::channel();
-    let hub = Hub::new(interface, Greeter::Client { connecting, server, opened: Some(taken) }, clock)?;
+    let hub = Hub::new(interface, Endpoint::Client { connecting, server, opened: Some(taken) }, clock)?;
     let ended = |hub: &Hub| {
-        let opening = matches!(&*hub.greeter(), Greeter::Client { opened: Some(opened), .. } if !opened.is_closed());
+        let opening = matches!(&*hub.endpoint(), Endpoint::Client { opened: Some(opened), .. } if !opened.is_closed());
         !opening && hub.sessions().is_empty()
     };
     tokio::spawn(Arc::clone(&hub).run(ended));
     if let Ok(Ok(session)) = tokio::time::timeout(duration(OPENING_LIMIT), opened).await {
         return Ok(Connection::over_ethernet(session, clock));
     }
-    let version = match &*hub.greeter() {
-        Greeter::Client { connecting: Some(connecting), .. } => connecting.other_version(),
+    let version = match &*hub.endpoint() {
+        Endpoint::Client { connecting: Some(connecting), .. } => connecting.other_version(),
         _ => None,
     };
     hub.changed.notify_one();

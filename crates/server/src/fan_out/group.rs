@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nearlight_codec::{CodecKind, EncoderConfig};
-use nearlight_session::{LayerFrame, MOST_LAYERS, PictureNews, SharedStatistics, Simulcast};
+use nearlight_session::{LayerFrame, MOST_LAYERS, PictureUpdate, SharedStatistics, Simulcast};
 use nearlight_units::Time;
 use nearlight_wire::DisplayKind;
 
@@ -31,7 +31,7 @@ impl ViewerGroup {
         &mut self,
         now: Time,
         common: &Common,
-        (captured, news): (&Arc<SharedPicture>, PictureNews),
+        (captured, update): (&Arc<SharedPicture>, PictureUpdate),
         only: bool,
     ) -> u64 {
         let single = self.viewers.len() == 1;
@@ -48,13 +48,13 @@ impl ViewerGroup {
         self.simulcast.set_pixels(captured.size.pixels() as u32, common.format.fps);
         let busy: [bool; MOST_LAYERS] =
             std::array::from_fn(|slot| self.layers[slot].as_ref().is_some_and(LayerEncoder::is_busy));
-        let plan = self.simulcast.on_picture(now, news, busy);
+        let plan = self.simulcast.on_picture(now, update, busy);
         for (encoder, live) in self.layers.iter_mut().zip(plan.live) {
             if !live {
                 *encoder = None;
             }
         }
-        if news == PictureNews::New {
+        if update == PictureUpdate::New {
             for (member, reason) in &plan.skipped {
                 if let Some(viewer) = self.viewers.iter().find(|viewer| viewer.member == *member) {
                     viewer.mailbox.on_skipped(*reason);
@@ -65,7 +65,7 @@ impl ViewerGroup {
             self.encode(common, captured, &frame);
         }
         let alone = plan.alone.and_then(|alone| self.viewers.iter_mut().find(|viewer| viewer.member == alone));
-        alone.map_or(0, |viewer| u64::from(viewer.encode_own(now, common, (captured, news), single && only)))
+        alone.map_or(0, |viewer| u64::from(viewer.encode_own(now, common, (captured, update), single && only)))
     }
 
     fn encode(&mut self, common: &Common, captured: &Arc<SharedPicture>, frame: &LayerFrame) {

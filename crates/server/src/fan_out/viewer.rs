@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nearlight_codec::{CodecKind, EncoderConfig, Size};
 use nearlight_scene::predict::Predictor;
 use nearlight_session::{
-    CaptureDecision, CaptureFacts, FrameSkipper, MemberFacts, MemberId, PictureNews, SkipReason, UNKNOWN_TO_DISPLAY,
+    CaptureDecision, CaptureFacts, FrameSkipper, MemberFacts, MemberId, PictureUpdate, SkipReason, UNKNOWN_TO_DISPLAY,
 };
 use nearlight_units::{InputSeq, Time};
 use nearlight_wire::{DisplayKind, View, marker::Marker};
@@ -116,7 +116,7 @@ impl Viewer {
         &mut self,
         now: Time,
         common: &Common,
-        (captured, news): (&Arc<SharedPicture>, PictureNews),
+        (captured, update): (&Arc<SharedPicture>, PictureUpdate),
         only: bool,
     ) -> bool {
         let target = self.mailbox.target();
@@ -155,7 +155,7 @@ impl Viewer {
         }
         let wanted = self.mailbox.is_key_wanted();
         let Encoding::Own { lane, skipper, newest } = &mut self.encoding else { return false };
-        if news == PictureNews::Same && *newest == captured.number && !wanted {
+        if update == PictureUpdate::Unchanged && *newest == captured.number && !wanted {
             return false;
         }
         let facts = CaptureFacts::new(target.refusal, target.step, lane.has_picture());
@@ -164,7 +164,7 @@ impl Viewer {
             if reason == SkipReason::FrameRate {
                 *newest = captured.number;
             }
-            if news == PictureNews::New {
+            if update == PictureUpdate::New {
                 self.mailbox.on_skipped(reason);
             }
             return false;

@@ -12,7 +12,7 @@ use nearlight_wire::{RefusalReason, RoomsWelcome};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Newcomer, ToRoom, enter, take_place, task};
-use crate::greeting::{Greeting as _, ProvenClient, prove, refuse};
+use crate::handshake::{Handshake as _, ProvenClient, prove, refuse};
 use crate::metrics::Refusal;
 use crate::state::{Rejection, ServerState, clean};
 use crate::transports::Sessions;
@@ -28,19 +28,19 @@ const JOIN_LIMIT: Duration = Duration::from_secs(5);
 /// Checks the proof of the token, lets the member join the room that it names, and moves its messages until it leaves.
 pub(crate) async fn serve(state: Arc<ServerState>, sessions: Sessions, client: WebSocketClient) {
     let Some(proven) = prove(&state, client).await else { return };
-    let ProvenClient { hello, proof, mut greeting, place: waiting } = proven;
+    let ProvenClient { hello, proof, mut handshake, place: waiting } = proven;
     let place = match take_place(&state) {
         Ok(place) => place,
         Err(error) => {
             state.metrics.on_refusal(Refusal::Full);
-            return refuse(greeting, full(error.to_string())).await;
+            return refuse(handshake, full(error.to_string())).await;
         }
     };
     let welcome = RoomsWelcome { server: concat!("nearlight ", env!("CARGO_PKG_VERSION")).into(), proof };
-    if greeting.socket.send(text(&welcome)).await.is_err() {
+    if handshake.socket.send(text(&welcome)).await.is_err() {
         return;
     }
-    let join = match tokio::time::timeout(JOIN_LIMIT, greeting.socket.recv()).await {
+    let join = match tokio::time::timeout(JOIN_LIMIT, handshake.socket.recv()).await {
         Ok(Some(Ok(Message::Binary(bytes)))) => Join::parse(&bytes).map_err(|error| error.to_string()),
         Ok(Some(Ok(_))) => Err("the message after the hello is not a join".into()),
         Ok(_) => return,
@@ -49,18 +49,18 @@ pub(crate) async fn serve(state: Arc<ServerState>, sessions: Sessions, client: W
     drop(waiting);
     let join = match join {
         Ok(join) => join,
-        Err(words) => return greeting.refuse(None, &words).await,
+        Err(words) => return handshake.refuse(None, &words).await,
     };
-    let peer = greeting.peer();
+    let peer = handshake.peer();
     tracing::debug!(%peer, room = join.room, client = clean(&hello.client), "a member joins");
-    greeting.claim(&state);
-    let tcp = greeting.tcp.clone();
+    handshake.claim(&state);
+    let tcp = handshake.tcp.clone();
     let (outgoing, messages) = mpsc::channel(UNSENT);
     let (room, member) = match join_room(&state, &sessions, join, tcp.as_ref(), outgoing).await {
         Ok(joined) => joined,
-        Err(rejection) => return refuse(greeting, rejection).await,
+        Err(rejection) => return refuse(handshake, rejection).await,
     };
-    let (sink, incoming) = greeting.socket.split();
+    let (sink, incoming) = handshake.socket.split();
     let mut writing = tokio::spawn(async move {
         // It ends when the room drops its end of the queue.
         let mut sink = write(sink, messages).await;

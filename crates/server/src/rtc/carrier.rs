@@ -61,19 +61,19 @@ pub(crate) struct WebRtcCarrier {
     /// Our channel towards the client; until it is open, the client's own channel serves both directions.
     notes: Option<ChannelId>,
     /// The client has sent its hello. Its offer has already proved that it knows the token.
-    greeted: bool,
+    hello_received: bool,
 }
 
 impl WebRtcCarrier {
     pub(crate) fn new(peer: Peer, line: Line) -> (Self, Ender) {
         let (ender, requests) = mpsc::channel(1);
         let at = PeerLine::new(peer, line);
-        (Self { at, requests, control: None, session: None, notes: None, greeted: false }, ender)
+        (Self { at, requests, control: None, session: None, notes: None, hello_received: false }, ender)
     }
 
     /// Where notes and pongs go.
     fn note_channel(&self) -> Option<ChannelId> {
-        self.notes.or(self.session).filter(|_| self.greeted)
+        self.notes.or(self.session).filter(|_| self.hello_received)
     }
 
     fn choose_note_channel(&mut self) {
@@ -84,7 +84,7 @@ impl WebRtcCarrier {
         match label {
             CONTROL if self.control.is_none() => self.control = Some(channel),
             SESSION if self.session.is_none() => self.session = Some(channel),
-            NOTES if self.greeted && self.notes.is_none() => self.notes = Some(channel),
+            NOTES if self.hello_received && self.notes.is_none() => self.notes = Some(channel),
             _ => {}
         }
         self.choose_note_channel();
@@ -99,7 +99,7 @@ impl WebRtcCarrier {
 
     fn on_message(&mut self, now: Time, channel: ChannelId, message: &Message) -> Option<CarrierEvent> {
         if Some(channel) == self.session {
-            if let (Message::Binary(datagram), true) = (message, self.greeted) {
+            if let (Message::Binary(datagram), true) = (message, self.hello_received) {
                 self.on_session(now, datagram);
             }
             return None;
@@ -115,8 +115,8 @@ impl WebRtcCarrier {
             let reason = "the client's control message is not the JSON that the protocol describes";
             return Some(CarrierEvent::Closed(reason.into()));
         };
-        if matches!(message, ClientMessage::Hello(_)) && !self.greeted {
-            self.greeted = true;
+        if matches!(message, ClientMessage::Hello(_)) && !self.hello_received {
+            self.hello_received = true;
             if let Err(error) = self.at.peer.open_unreliable(NOTES) {
                 tracing::warn!(%error, "cannot open the channel for frame notes; they use the client's channel");
             }
@@ -218,7 +218,7 @@ impl Carrier for WebRtcCarrier {
 
     /// If a client does not read its messages, they are dropped; its pictures continue.
     fn send(&mut self, now: Time, message: ServerMessage) -> Result<(), String> {
-        if let Some(channel) = self.control.filter(|_| self.greeted)
+        if let Some(channel) = self.control.filter(|_| self.hello_received)
             && let Ok(text) = serde_json::to_string(&message)
         {
             let _ = self.at.peer.send(now, channel, Message::Text(text));

@@ -138,7 +138,7 @@ impl Server {
             clock,
             pairing: Pairing::new(Token::generate().expect("random numbers"), None),
             offers: Offers::new(),
-            greeting: ServerState::new_greeting(),
+            handshakes: ServerState::new_handshakes(),
             admission: Admission::new(clients),
             next_session: AtomicU32::new(1),
             studio: studio.expect("a thread"),

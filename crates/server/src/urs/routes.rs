@@ -74,7 +74,7 @@ impl Access {
     /// The client that signs in, if it may. With a token, the page's origin does not matter; without one, if that is allowed, pages that
     /// another host has served to a browser in this network are refused.
     fn check(&self, peer: Client, uri: &Uri, headers: &HeaderMap, asks: &Asks) -> Result<Guest, Refused> {
-        let guest = Guest { address: nearlight_net::party(peer.0), trusted: false };
+        let guest = Guest { address: nearlight_net::subscriber(peer.0), trusted: false };
         if let Some(token) = asks.token.as_deref().or_else(|| bearer(headers)) {
             return (self.refuse)(peer.0, token).map_or(Ok(Guest { trusted: true, ..guest }), Err);
         }
@@ -240,7 +240,7 @@ async fn ask(
             Err(refused) => return problem(&refused),
         }
     } else {
-        Guest { address: nearlight_net::party(peer.0), trusted: false }
+        Guest { address: nearlight_net::subscriber(peer.0), trusted: false }
     };
     let Ok(new_session) = Token::generate() else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     let body = match read(request.into_body(), MAX_TEXT_BYTES).await {

@@ -72,11 +72,11 @@ impl Audience {
         self.facts(number).rate = facts(mbps).rate;
     }
 
-    fn picture(&mut self, news: PictureNews) -> SharedPlan {
+    fn picture(&mut self, update: PictureUpdate) -> SharedPlan {
         for (member, facts) in &self.facts {
             self.simulcast.set_facts(self.now, *member, *facts);
         }
-        let plan = self.simulcast.on_picture(self.now, news, [false; MOST_LAYERS]);
+        let plan = self.simulcast.on_picture(self.now, update, [false; MOST_LAYERS]);
         self.encodes.push(plan.frames.len());
         for frame in &plan.frames {
             for member in &frame.members {
@@ -94,7 +94,7 @@ impl Audience {
     fn run(&mut self, seconds: f64) {
         let end = self.now + Span::from_secs_f64(seconds);
         while self.now < end {
-            self.picture(PictureNews::New);
+            self.picture(PictureUpdate::New);
         }
     }
 
@@ -125,13 +125,16 @@ fn twenty_alike_cost_one_encode_a_picture() {
 #[test]
 fn a_viewer_alone_has_an_encoder_of_its_own() {
     let mut audience = Audience::of(&[4.0]);
-    assert_eq!(audience.picture(PictureNews::New).alone, Some(MemberId(0)));
+    assert_eq!(audience.picture(PictureUpdate::New).alone, Some(MemberId(0)));
     audience.come(1, 4.0);
     // The first one's own encoder is still busy with a picture: the layer waits for it.
     audience.facts(0).is_ready = false;
-    assert_eq!(audience.picture(PictureNews::New), SharedPlan { live: [true, false, false], ..SharedPlan::default() });
+    assert_eq!(
+        audience.picture(PictureUpdate::New),
+        SharedPlan { live: [true, false, false], ..SharedPlan::default() }
+    );
     audience.facts(0).is_ready = true;
-    let plan = audience.picture(PictureNews::New);
+    let plan = audience.picture(PictureUpdate::New);
     assert_eq!((plan.alone, plan.frames[0].joined.len(), plan.frames[0].key), (None, 2, true));
     let (left, before) = (audience.now, audience.encodes.len());
     audience.run(1.0);
@@ -140,8 +143,8 @@ fn a_viewer_alone_has_an_encoder_of_its_own() {
     assert_eq!(audience.of_member(0, left).len(), audience.encodes.len() - before, "the layer goes on for who stays");
     assert_eq!(audience.keys(0, left), 0);
     audience.run(0.2);
-    assert_eq!(audience.picture(PictureNews::New).alone, Some(MemberId(0)));
-    assert_eq!(audience.picture(PictureNews::New).live, [false; MOST_LAYERS]);
+    assert_eq!(audience.picture(PictureUpdate::New).alone, Some(MemberId(0)));
+    assert_eq!(audience.picture(PictureUpdate::New).live, [false; MOST_LAYERS]);
 }
 
 /// An encoder that never finishes its picture delays no other viewer.
@@ -198,7 +201,7 @@ fn a_layer_follows_its_slowest_viewer_from_picture_to_picture() {
     audience.run(2.0);
     let since = audience.now;
     audience.set_rate(1, 3.2);
-    let plan = audience.picture(PictureNews::New);
+    let plan = audience.picture(PictureUpdate::New);
     assert_eq!((plan.frames.len(), plan.frames[0].rate), (1, facts(3.2).rate));
     audience.run(3.0);
     assert_eq!(audience.keys(0, since), 0);
@@ -207,12 +210,12 @@ fn a_layer_follows_its_slowest_viewer_from_picture_to_picture() {
 #[test]
 fn little_rate_makes_small_pictures() {
     let mut audience = Audience::of(&[0.2, 0.2]);
-    let plan = audience.picture(PictureNews::New);
+    let plan = audience.picture(PictureUpdate::New);
     assert!((plan.frames[0].scale - 0.5).abs() < 1e-9, "{plan:?}");
     audience.set_rate(0, 4.0);
     audience.set_rate(1, 4.0);
     audience.run(8.0);
-    let plan = audience.picture(PictureNews::New);
+    let plan = audience.picture(PictureUpdate::New);
     assert!((plan.frames[0].scale - 1.0).abs() < 1e-9, "{plan:?}");
     assert_eq!(audience.keys(0, Time::ZERO), 2, "a change of size is a key frame, and there was one");
 }
@@ -223,7 +226,7 @@ fn a_decoder_that_is_behind_gets_less_and_smaller_pictures() {
     audience.run(2.0);
     audience.facts(3).refusal = Some(SkipReason::DecoderBehind);
     audience.run(1.0);
-    let plan = audience.picture(PictureNews::New);
+    let plan = audience.picture(PictureUpdate::New);
     let relieved = plan.frames.iter().find(|frame| frame.members == [MemberId(3)]).expect("a layer of its own");
     assert!(relieved.scale <= 0.5 && relieved.rate <= facts(2.0).rate, "{relieved:?}");
     assert_eq!(audience.keys(0, Time::from_secs(2)), 0);
@@ -233,12 +236,12 @@ fn a_decoder_that_is_behind_gets_less_and_smaller_pictures() {
 fn a_still_picture_is_coded_for_who_has_not_got_it() {
     let mut audience = Audience::of(&[4.0, 4.0]);
     audience.run(1.0);
-    assert_eq!(audience.picture(PictureNews::Same).frames, []);
+    assert_eq!(audience.picture(PictureUpdate::Unchanged).frames, []);
     audience.run(0.0);
     audience.come(2, 4.0);
-    let plan = audience.picture(PictureNews::Same);
+    let plan = audience.picture(PictureUpdate::Unchanged);
     assert_eq!((plan.frames.len(), plan.frames[0].key), (1, true));
-    assert_eq!(audience.picture(PictureNews::Same).frames, []);
+    assert_eq!(audience.picture(PictureUpdate::Unchanged).frames, []);
 }
 
 #[test]
@@ -246,12 +249,12 @@ fn a_blocked_path_gets_nothing_and_joins_again() {
     let mut audience = Audience::of(&[4.0, 4.0]);
     audience.run(2.0);
     audience.facts(1).refusal = Some(SkipReason::PathBlocked);
-    let plan = audience.picture(PictureNews::New);
+    let plan = audience.picture(PictureUpdate::New);
     assert_eq!(plan.skipped, [(MemberId(1), SkipReason::PathBlocked)]);
     assert_eq!(plan.frames[0].members, [MemberId(0)]);
     audience.run(2.0);
     audience.facts(1).refusal = None;
-    let plan = audience.picture(PictureNews::New);
+    let plan = audience.picture(PictureUpdate::New);
     assert_eq!((plan.frames[0].joined.clone(), plan.frames[0].key), (vec![MemberId(1)], true));
     // A queue that is too long for a moment, as behind a key frame, has no effect.
     audience.facts(1).refusal = Some(SkipReason::PacerQueue);
@@ -268,10 +271,10 @@ fn a_layer_that_everybody_has_left_begins_at_once_for_a_newcomer() {
     audience.run(0.1);
     let left = audience.layer(2).expect("a layer of its own");
     audience.leave(2);
-    let plan = audience.picture(PictureNews::New);
+    let plan = audience.picture(PictureUpdate::New);
     assert!(!plan.live[left], "its encoder is not needed any more");
     audience.come(3, 0.5);
-    let plan = audience.picture(PictureNews::New);
+    let plan = audience.picture(PictureUpdate::New);
     let frame = plan.frames.iter().find(|frame| frame.members == [MemberId(3)]).expect("its first picture");
     assert!(frame.key);
     assert_eq!(audience.keys(0, Time::ZERO), 1, "the others see nothing of it");
@@ -284,7 +287,7 @@ fn who_asks_again_and_again_is_answered_ever_more_rarely() {
     let since = audience.now;
     for _ in 0..900 {
         audience.facts(2).key = true;
-        audience.picture(PictureNews::New);
+        audience.picture(PictureUpdate::New);
     }
     // After 1, 2, 4 and then every 8 of thirty seconds.
     assert!((4..=7).contains(&audience.keys(0, since)), "{}", audience.keys(0, since));
@@ -406,7 +409,7 @@ proptest! {
                 }
                 Step::Pictures(count) => for _ in 0..count {
                     let at = audience.now;
-                    let plan = audience.picture(PictureNews::New);
+                    let plan = audience.picture(PictureUpdate::New);
                     watch.check(&audience, at, &plan);
                 },
             }
@@ -438,7 +441,7 @@ fn kinds(all: &[&[f64]]) -> Vec<Audience> {
 fn shared_picture(kinds: &mut [Audience]) -> usize {
     let now = kinds.first().map_or(Time::ZERO, |kind| kind.now);
     share_layers(now, &mut kinds.iter_mut().map(|kind| &mut kind.simulcast).collect::<Vec<_>>());
-    let plans = kinds.iter_mut().map(|kind| kind.picture(PictureNews::New));
+    let plans = kinds.iter_mut().map(|kind| kind.picture(PictureUpdate::New));
     plans.map(|plan| plan.frames.len() + usize::from(plan.alone.is_some())).sum()
 }
 
@@ -506,7 +509,7 @@ proptest! {
                 kind.now = *now;
             }
             share_layers(*now, &mut kinds.values_mut().map(|kind| &mut kind.simulcast).collect::<Vec<_>>());
-            let plans = kinds.values_mut().map(|kind| kind.picture(PictureNews::New));
+            let plans = kinds.values_mut().map(|kind| kind.picture(PictureUpdate::New));
             let encodes: usize = plans.map(|plan| plan.frames.len() + usize::from(plan.alone.is_some())).sum();
             if kinds.len() >= most_kinds || *now - since > Span::from_secs(1) {
                 (most_kinds, since) = (kinds.len(), *now);

@@ -18,7 +18,7 @@ use crate::Setup;
 
 pub(super) type Socket = WebSocketStream<ClientStream>;
 
-/// How long a server may take to answer during the greeting. A server that admits many at once takes longer than one member needs.
+/// How long a server may take to answer during the handshake. A server that admits many at once takes longer than one member needs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Every message is handed to the kernel at once; a room's longest message fits.

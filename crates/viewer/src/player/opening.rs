@@ -1,4 +1,4 @@
-//! Opens a session: trust, connection, greeting with the proof of the token.
+//! Opens a session: trust, connection, hello with the proof of the token.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use nearlight_wire::{ClientMessage, Hello, PROTOCOL_VERSION, RefusalReason, Role
 
 use crate::{Target, ViewOptions, ViewerError};
 
-/// How long a server may take to answer the greeting. Guess: it opens an encoder first.
-const GREETING_LIMIT: Duration = Duration::from_secs(5);
+/// How long a server may take to answer the hello. Guess: it opens an encoder first.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A session that the server has welcomed.
 pub struct Opened {
@@ -30,7 +30,7 @@ pub enum Trouble {
     Refused { passing: bool, reason: RefusalReason, message: String },
 }
 
-/// Connects and greets. `returning`: this run has had a session before.
+/// Connects and sends the hello. `returning`: this run has had a session before.
 pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock: Clock) -> Result<Opened, Trouble> {
     let connection = match &options.target {
         Target::Page(link) => {
@@ -54,7 +54,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
         marker: true,
     };
     to_server.send(&ClientMessage::Hello(hello)).await?;
-    let answer = tokio::time::timeout(GREETING_LIMIT, from_server.recv()).await;
+    let answer = tokio::time::timeout(HANDSHAKE_LIMIT, from_server.recv()).await;
     match answer.map_err(|_| Trouble::Passing("the server did not answer the hello".into()))?? {
         ServerMessage::Welcome(welcome)
             if !welcome.proof.is_some_and(|proof| binding.verify(token, Role::Server, &proof)) =>

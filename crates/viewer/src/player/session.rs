@@ -302,7 +302,7 @@ impl<'a> Session<'a> {
                 self.run.player.options.messages.on_incoming(ApplicationMessage { data: data.0, reliable: true });
             }
             ServerMessage::Welcome(_) | ServerMessage::Challenge { .. } => {
-                tracing::debug!("the server greeted twice; ignored");
+                tracing::debug!("the server sent a second welcome; ignored");
             }
         }
         Ok(None)

@@ -9,7 +9,7 @@ mod key;
 use nearlight_units::{InputSeq, RemoteTime};
 
 use crate::cursor::Reader;
-use crate::{Further, Kind, Pose, View, WireError};
+use crate::{ExtendedKind, Kind, Pose, View, WireError};
 
 pub use device::{
     Controller, Devices, Gamepad, MAX_CONTROLLER_AXES, MAX_CONTROLLER_BUTTONS, MAX_CONTROLLERS, MAX_GAMEPAD_AXES,
@@ -145,7 +145,7 @@ pub struct HandSample {
 
 impl HandSample {
     pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
-        bytes.extend([Kind::Further.first_byte(), Further::Hand as u8]);
+        bytes.extend([Kind::Extended.first_byte(), ExtendedKind::Hand as u8]);
         bytes.extend_from_slice(&self.seq.0.to_be_bytes());
         self.joints.write(bytes);
     }

@@ -17,17 +17,17 @@ use crate::session_common::{ClientPreferences, SessionCommon};
 use crate::state::{MediaTransport, Rejection, ServerState, clean};
 
 /// A client that has not sent its hello within this time is disconnected.
-const GREETING_LIMIT: Duration = Duration::from_secs(5);
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A connection before its session.
-pub(crate) trait Greeting: Sized + Send {
+pub(crate) trait Handshake: Sized + Send {
     fn peer(&self) -> IpAddr;
 
     /// What binds a proof of the token to this connection, if both ends can see it.
     fn exporter(&self) -> Option<Binding>;
 
     /// Sends the challenge and waits for the client's hello. The error says what arrived instead.
-    fn greet(&mut self, nonce: Bytes32) -> impl Future<Output = Result<Hello, String>> + Send;
+    fn challenge(&mut self, nonce: Bytes32) -> impl Future<Output = Result<Hello, String>> + Send;
 
     /// Closes the connection, after sending `refusal` if the client reads it.
     fn refuse(self, refusal: Option<ServerMessage>, words: &str) -> impl Future<Output = ()> + Send;
@@ -40,7 +40,7 @@ pub(crate) struct AcceptedClient<G> {
     /// The server's own proof.
     pub(crate) proof: Bytes32,
     pub(crate) permit: Permit,
-    pub(crate) greeting: G,
+    pub(crate) handshake: G,
 }
 
 /// What a session begins with.
@@ -69,29 +69,29 @@ pub(crate) struct ProvenClient<G> {
     pub(crate) hello: Hello,
     /// The server's own proof.
     pub(crate) proof: Bytes32,
-    pub(crate) greeting: G,
-    /// Its place among those in the greeting.
+    pub(crate) handshake: G,
+    /// Its place among those in the handshake.
     pub(crate) place: Pass,
 }
 
 /// Challenges the client and checks its proof of the token, or refuses it with a message.
-pub(crate) async fn prove<G: Greeting>(state: &Arc<ServerState>, mut greeting: G) -> Option<ProvenClient<G>> {
-    let peer = greeting.peer();
-    let Some(mut place) = state.greeting.enter(state.clock.now(), peer) else {
+pub(crate) async fn prove<G: Handshake>(state: &Arc<ServerState>, mut handshake: G) -> Option<ProvenClient<G>> {
+    let peer = handshake.peer();
+    let Some(mut place) = state.handshakes.enter(state.clock.now(), peer) else {
         state.metrics.on_refusal(Refusal::Full);
-        greeting.refuse(None, "too many clients are connecting; try again in a moment").await;
+        handshake.refuse(None, "too many clients are connecting; try again in a moment").await;
         return None;
     };
     let nonce = match nonce() {
         Ok(nonce) => nonce,
         Err(error) => {
             tracing::error!(%error, "a client could not be served");
-            greeting.refuse(None, "the server cannot generate random numbers").await;
+            handshake.refuse(None, "the server cannot generate random numbers").await;
             return None;
         }
     };
-    let greeted = tokio::select! {
-        greeted = tokio::time::timeout(GREETING_LIMIT, greeting.greet(nonce)) => match greeted {
+    let hello = tokio::select! {
+        hello = tokio::time::timeout(HANDSHAKE_LIMIT, handshake.challenge(nonce)) => match hello {
             Ok(Ok(hello)) => Ok(hello),
             Ok(Err(error)) => {
                 tracing::info!(%peer, %error, "a client sent no valid hello");
@@ -101,47 +101,47 @@ pub(crate) async fn prove<G: Greeting>(state: &Arc<ServerState>, mut greeting: G
         },
         () = place.evicted() => Err("another client needed the slot before a hello arrived; try again"),
     };
-    let hello = match greeted {
+    let hello = match hello {
         Ok(hello) => hello,
         Err(words) => {
             state.metrics.on_refusal(Refusal::Silent);
-            greeting.refuse(None, words).await;
+            handshake.refuse(None, words).await;
             return None;
         }
     };
-    let channel = Channel { exporter: greeting.exporter(), nonce };
+    let channel = Channel { exporter: handshake.exporter(), nonce };
     match state.check_hello(peer, &hello, &channel) {
-        Ok(proof) => Some(ProvenClient { hello, proof, greeting, place }),
+        Ok(proof) => Some(ProvenClient { hello, proof, handshake, place }),
         Err(rejection) => {
-            refuse(greeting, rejection).await;
+            refuse(handshake, rejection).await;
             None
         }
     }
 }
 
 /// Refuses a client with the words for its user.
-pub(crate) async fn refuse<G: Greeting>(greeting: G, rejection: Rejection) {
+pub(crate) async fn refuse<G: Handshake>(handshake: G, rejection: Rejection) {
     let Rejection { reason, message, .. } = rejection;
-    tracing::warn!(peer = %greeting.peer(), ?reason, "a client was refused");
+    tracing::warn!(peer = %handshake.peer(), ?reason, "a client was refused");
     let refusal = ServerMessage::Refused { reason, message: message.clone() };
-    greeting.refuse(Some(refusal), &message).await;
+    handshake.refuse(Some(refusal), &message).await;
 }
 
 /// Admits the client, or refuses it with a message.
-pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, greeting: G) -> Option<AcceptedClient<G>> {
-    let ProvenClient { hello, proof, greeting, place } = prove(state, greeting).await?;
-    let peer = greeting.peer();
+pub(crate) async fn receive<G: Handshake>(state: &Arc<ServerState>, handshake: G) -> Option<AcceptedClient<G>> {
+    let ProvenClient { hello, proof, handshake, place } = prove(state, handshake).await?;
+    let peer = handshake.peer();
     let admitted = state.admit(peer, &hello).await;
     drop(place);
     let (codec, permit) = match admitted {
         Ok(admitted) => admitted,
         Err(rejection) => {
-            refuse(greeting, rejection).await;
+            refuse(handshake, rejection).await;
             return None;
         }
     };
     let number = state.next_session.fetch_add(1, Ordering::Relaxed);
     tracing::info!(session = number, %peer, client = clean(&hello.client), codec = codec.name(), "a client connected");
     let preferences = ClientPreferences { codec, display: hello.display, sound: hello.sound, marker: hello.marker };
-    Some(AcceptedClient { session: NewSession { number, preferences }, hello, proof, permit, greeting })
+    Some(AcceptedClient { session: NewSession { number, preferences }, hello, proof, permit, handshake })
 }

@@ -23,7 +23,7 @@ const PAGER: u32 = 2;
 
 /// A connection of our own to the program's X server. The program's events are its own: masks are kept for each connection.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct XDisplay {
     connection: RustConnection,
     root: Window,
     has_cursor: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Desk {
 
 /// How the pointer looks.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct PointerShape {
     pub(crate) cursor: CursorShape,
     /// The program has hidden it, as one does that wants its movement alone.
     pub(crate) hidden: bool,
@@ -45,7 +45,7 @@ pub(crate) enum Change {
     Other,
 }
 
-impl Desk {
+impl XDisplay {
     /// Connects to the display of this name; none: the one in the environment.
     pub(crate) fn open(display: Option<&str>) -> Result<Self, String> {
         let (connection, screen) =
@@ -120,13 +120,13 @@ impl Desk {
     }
 
     /// How the pointer looks now; none where the X server does not tell.
-    pub(crate) fn look(&self) -> Option<Look> {
+    pub(crate) fn pointer_shape(&self) -> Option<PointerShape> {
         if !self.has_cursor {
             return None;
         }
         let xfixes::GetCursorImageReply { width, height, xhot, yhot, cursor_image, .. } =
             self.connection.xfixes_get_cursor_image().ok()?.reply().ok()?;
-        Some(look((width, height), (xhot, yhot), &cursor_image))
+        Some(pointer_shape((width, height), (xhot, yhot), &cursor_image))
     }
 
     /// Has a program that draws only when asked to draw once.
@@ -243,9 +243,9 @@ impl Desk {
 }
 
 /// A cursor as X has it, premultiplied and each pixel in one number, for clients.
-fn look((width, height): (u16, u16), (xhot, yhot): (u16, u16), pixels: &[u32]) -> Look {
+fn pointer_shape((width, height): (u16, u16), (xhot, yhot): (u16, u16), pixels: &[u32]) -> PointerShape {
     if pixels.iter().all(|pixel| pixel >> 24 == 0) {
-        return Look { cursor: CursorShape::Named("none".into()), hidden: true };
+        return PointerShape { cursor: CursorShape::Named("none".into()), hidden: true };
     }
     let fits = |side: u16| u8::try_from(side).ok().filter(|side| (1..=MAX_CURSOR_SIDE).contains(side));
     let shape = || {
@@ -259,7 +259,7 @@ fn look((width, height): (u16, u16), (xhot, yhot): (u16, u16), pixels: &[u32]) -
         Some(CursorShape::Image { width, height, hotspot, rgba: Base64(rgba.collect()) })
     };
     // One that is too large for clients is shown as their own.
-    Look { cursor: shape().unwrap_or_else(|| CursorShape::Named("default".into())), hidden: false }
+    PointerShape { cursor: shape().unwrap_or_else(|| CursorShape::Named("default".into())), hidden: false }
 }
 
 #[cfg(test)]
@@ -268,13 +268,13 @@ mod tests {
 
     #[test]
     fn cursors_are_told_as_clients_take_them() {
-        let hidden = look((1, 1), (0, 0), &[0x00ff_ffff]);
+        let hidden = pointer_shape((1, 1), (0, 0), &[0x00ff_ffff]);
         assert_eq!((hidden.hidden, hidden.cursor), (true, CursorShape::Named("none".into())));
-        let half_red = look((1, 2), (5, 1), &[0x8040_0000, 0]);
+        let half_red = pointer_shape((1, 2), (5, 1), &[0x8040_0000, 0]);
         let rgba = Base64(vec![127, 0, 0, 128, 0, 0, 0, 0]);
         assert_eq!(half_red.cursor, CursorShape::Image { width: 1, height: 2, hotspot: [0, 1], rgba });
         assert!(!half_red.hidden);
-        let large = look((200, 1), (0, 0), &[u32::MAX; 200]);
+        let large = pointer_shape((200, 1), (0, 0), &[u32::MAX; 200]);
         assert_eq!(large.cursor, CursorShape::Named("default".into()));
     }
 }
