@@ -3,6 +3,10 @@
 #![expect(unsafe_code, reason = "vector instructions; each block states why it is sound")]
 
 #[cfg(target_arch = "x86_64")]
+#[cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "two dozen instructions, whose names say where they are from")
+)]
 use std::arch::x86_64::*;
 
 use crate::convert::PixelOrder;

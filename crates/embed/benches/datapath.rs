@@ -218,7 +218,7 @@ fn run(synchronous: bool) -> Run {
             let rest = (at + interval).saturating_since(host.now());
             std::thread::park_timeout(Duration::from_nanos(rest.as_nanos().unsigned_abs()));
         }
-        run.cpu = cpu_time() - cpu;
+        run.cpu = cpu_time().saturating_sub(cpu);
         ended.store(true, Ordering::Relaxed);
         (run.to_encoded, run.to_decoded) = receiving.join().expect("no panic").into_iter().unzip();
     });
@@ -234,7 +234,7 @@ fn packed(size: Size, number: u32) -> Vec<u8> {
     rgba
 }
 
-/// Of the whole process: host, encoder and viewer. In hundredths of a second (proc_pid_stat(5), USER_HZ).
+/// Of the whole process: host, encoder and viewer. In hundredths of a second (`proc_pid_stat(5)`, `USER_HZ`).
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let after_name = stat.rsplit(')').next().unwrap_or_default();

@@ -167,7 +167,7 @@ fn a_picture_comes_with_the_next_and_the_last_one_once() {
     submit();
     // What is encoded is the picture before, of the other shade.
     let shade = watched.encoded(&mut submit).blue[0];
-    assert!((shade > 180) == (turn % 2 == 0), "turn {turn}: {shade}");
+    assert!((shade > 180) == turn.is_multiple_of(2), "turn {turn}: {shade}");
     let submitted = host.statistics().submitted;
     // SAFETY: as above.
     unsafe {

@@ -1,6 +1,7 @@
 //! Starts all parts of the server and shuts them down in order.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -240,14 +241,7 @@ impl BoundServer {
             source = Opened::SelfPaced(Box::new(PacedTestCard::new((width, height), format.fps)?));
         }
         let bounds = bounds(format, &options);
-        let (event_log, event_log_thread) = match &options.events {
-            Some(path) => {
-                let file_error = |source| ServerError::File { path: path.display().to_string(), source };
-                let (event_log, thread) = EventLog::create(path).map_err(file_error)?;
-                (Some(event_log), Some(thread))
-            }
-            None => (None, None),
-        };
+        let (event_log, event_log_thread) = options.events.as_deref().map(create_event_log).transpose()?.unzip();
         let feed = match &mut source {
             Opened::OnDemand(_) => None,
             Opened::SelfPaced(source) => source.sound(),
@@ -505,6 +499,10 @@ const fn with_members(limits: Limits, members: usize) -> Limits {
 }
 
 /// Rejects rates that contradict one another.
+fn create_event_log(path: &Path) -> Result<(EventLog, EventLogThread), ServerError> {
+    EventLog::create(path).map_err(|source| ServerError::File { path: path.display().to_string(), source })
+}
+
 fn check_rates(options: &ServeOptions) -> Result<(), ServerError> {
     let [lowest, start, highest] =
         [("--min-rate", options.min_rate), ("--rate", options.start_rate), ("--max-rate", options.max_rate)];

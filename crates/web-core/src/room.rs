@@ -98,6 +98,7 @@ impl RoomMember {
     }
 
     /// The words of a message in place of an answer.
+    #[expect(clippy::unused_self, reason = "the page calls it on its member")]
     pub fn refusal(&self, text: &str) -> String {
         match serde_json::from_str(text) {
             Ok(ServerMessage::Refused { message, .. } | ServerMessage::Goodbye { message }) => message,
@@ -106,6 +107,7 @@ impl RoomMember {
     }
 
     /// The first message after the answer. Throws where no room or role has this name, or the name is too long.
+    #[expect(clippy::unused_self, reason = "the page calls it on its member")]
     pub fn join(&self, room: String, role: &str, name: String, colour: &[u8]) -> Result<Vec<u8>, JsError> {
         let role = Role::ALL.into_iter().find(|known| known.name() == role);
         let role = role.ok_or_else(|| JsError::new("a role is host, guest or spectator"))?;
@@ -251,12 +253,13 @@ mod tests {
     fn a_page_proves_the_token_joins_and_carries_an_object() {
         let (server_nonce, client_nonce) = (Bytes32([1; 32]), Bytes32([2; 32]));
         let challenge = write_control(&ServerMessage::Challenge { nonce: server_nonce });
-        let mut member = RoomMember::new(0.0, TOKEN.into(), &challenge, &[2; 32], None).ok().expect("a challenge");
+        let mut member =
+            RoomMember::new(0.0, TOKEN.into(), &challenge, &[2; 32], None).unwrap_or_else(|_| panic!("a challenge"));
         assert!(String::from_utf8_lossy(&member.hello("a page".into())).contains("proof"));
         let proof = Binding::Nonces { server_nonce, client_nonce }.prove(TOKEN, End::Server);
         let welcome = RoomsWelcome { server: "nearlight".into(), proof };
         assert!(member.on_answer(&serde_json::to_string(&welcome).expect("plain data")).is_ok());
-        let join = member.join("main".into(), "guest", "Ada".into(), &[1, 2, 3]).ok().expect("a join");
+        let join = member.join("main".into(), "guest", "Ada".into(), &[1, 2, 3]).unwrap_or_else(|_| panic!("a join"));
         let join = Join::parse(&join).expect("what was written");
         let mut room = Room::new(Time::ZERO, RoomConfig::default(), &usual_objects()).expect("poses");
         let id = room.on_join(Time::ZERO, &join, join.role).expect("a place");

@@ -125,18 +125,8 @@ fn print_size(report: &SizeReport, published_ssim: f64) {
         "\n{width}x{height} at {fps} fps, {rate_mbps:.1} Mb/s, {packets} packets a frame; microseconds, median / 95th percentile"
     );
     println!(
-        "{:<33} {:>13} {:>13} {:>13} {:>13} {:>13} {:>6} {:>6} {:>11} {:>7}  {}",
-        "",
-        "host",
-        "encoder",
-        "network",
-        "device",
-        "total",
-        "copies",
-        "calls",
-        "CPU",
-        "missing",
-        "difference, published"
+        "{:<33} {:>13} {:>13} {:>13} {:>13} {:>13} {:>6} {:>6} {:>11} {:>7}  difference, published",
+        "", "host", "encoder", "network", "device", "total", "copies", "calls", "CPU", "missing"
     );
     for rung in rungs {
         print_rung(rung);

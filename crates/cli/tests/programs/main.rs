@@ -3,6 +3,7 @@
 //! Pixels, sums and counts; nothing here looks at how long anything took. Typing, the sandbox and restarts are tested through the page
 //! (`web/tests/program.test.mjs`).
 #![cfg(target_os = "linux")]
+#![expect(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
 #[expect(dead_code, reason = "this test starts its servers itself")]
 #[path = "../support/mod.rs"]

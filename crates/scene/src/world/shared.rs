@@ -91,16 +91,15 @@ impl World {
             stays
         });
         for (viewer, presence) in viewers {
-            let member = match self.members.get(viewer) {
-                Some(member) => *member,
-                None => {
-                    let colour = (viewer_colour(*viewer) * 255.0).round().to_array().map(|channel| channel as u8);
-                    let member = Member { role: Role::Guest, name: format!("Visitor {}", viewer.0), colour };
-                    // In a full room the viewer is not seen by others until somebody has left.
-                    let Ok(member) = room.on_local_join(now, member) else { continue };
-                    self.members.insert(*viewer, member);
-                    member
-                }
+            let member = if let Some(member) = self.members.get(viewer) {
+                *member
+            } else {
+                let colour = (viewer_colour(*viewer) * 255.0).round().to_array().map(|channel| channel as u8);
+                let member = Member { role: Role::Guest, name: format!("Visitor {}", viewer.0), colour };
+                // In a full room the viewer is not seen by others until somebody has left.
+                let Ok(member) = room.on_local_join(now, member) else { continue };
+                self.members.insert(*viewer, member);
+                member
             };
             let _ = room.set_body(now, member, &avatar(presence));
         }
