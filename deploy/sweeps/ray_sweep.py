@@ -24,7 +24,8 @@ import ray
 RETRIES = 10
 
 
-@ray.remote(num_cpus=1, max_retries=RETRIES)
+# A node that goes away may lose its working directory before its tasks.
+@ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=[FileNotFoundError])
 def run_shard(plan, shard, options):
     """One shard's results file, compressed. The working directory is what `ship` has put together."""
     folder = tempfile.mkdtemp(prefix="nearlight-shard-")
