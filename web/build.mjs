@@ -8,7 +8,7 @@ const source = (name) => new URL(`./src/${name}`, import.meta.url).pathname;
 await rm(dist, { recursive: true, force: true });
 await mkdir(dist, { recursive: true });
 await build({
-  entryPoints: { app: source("app.ts"), worker: source("worker.ts"), worklet: source("worklet.ts") },
+  entryPoints: { app: source("app.ts"), "local-world": source("local-world.ts"), worker: source("worker.ts"), worklet: source("worklet.ts") },
   outdir: dist,
   bundle: true,
   format: "esm",
@@ -19,3 +19,5 @@ await build({
 });
 await cp(new URL("./public/", import.meta.url).pathname, dist, { recursive: true });
 await cp(source("core/core_bg.wasm"), `${dist}core.wasm`);
+// local-world.js contains three.js.
+await cp(new URL("./node_modules/three/LICENSE", import.meta.url).pathname, `${dist}three-license.txt`);

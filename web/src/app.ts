@@ -8,15 +8,19 @@ import { Headset, headsetOffer } from "./headset.ts";
 import { Hud } from "./hud.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import { connected, rumble } from "./input/gamepad.ts";
+import type { LocalWorld } from "./local-world.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
 import type { FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
 import { element } from "./page.ts";
 import { Peer } from "./peer.ts";
 import { Program } from "./program.ts";
+import type { RenderingChoice } from "./rendering.ts";
+import { roleOf } from "./session-info.ts";
 import { Shell } from "./shell.ts";
 import { hasWebRtc, missingFeatures } from "./support.ts";
 import { Walker } from "./walker.ts";
+import { WorldRendering, renderingChoiceOf } from "./world-rendering.ts";
 
 /** The object at `window.nearlight`, for tests and curious people. */
 export interface Hooks {
@@ -39,6 +43,8 @@ export interface Hooks {
   /** `message` events deliver the application's messages. */
   addEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
   removeEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
+  /** What the page knows of the room while it renders the world itself; none otherwise. */
+  readonly room: LocalWorld["room"] | null;
   /** Moves the screen's user: metres, and radians to the left of -z and up. */
   setPose(pose: { position: [number, number, number]; yaw?: number; pitch?: number }): void;
 }
@@ -94,6 +100,7 @@ class App {
   /** Dispatches messages from the application. */
   readonly #messages = new EventTarget();
   #controllers: ControllerDescription[] = [];
+  readonly #rendering: WorldRendering;
   /** The initial pose of users, once the server has set it. */
   #start: Pose | null = null;
 
@@ -107,12 +114,13 @@ class App {
       onMute: () => this.#toggleMute(),
       onVolume: (volume) => this.#setVolume(volume),
       onTransport: (transport) => this.#useTransport(transport),
+      onRendering: (rendering) => this.#useRendering(rendering),
     });
     this.#shell.onSound(this.#loudspeaker.volume, this.#loudspeaker.muted);
     element("save-events").addEventListener("click", () => void this.#saveEvents());
     this.#walker = new Walker(element("stage"), {
-      onPresence: (at, values) => this.#post({ type: "presence", at: pageTime(at), values }),
-      onDevice: (at, input) => this.#post({ type: "device", at: pageTime(at), input }),
+      onPresence: (at, values) => this.#onPresence(at, values),
+      onDevice: (at, input) => this.#onDevice(at, input),
       onToggleHud: () => this.#toggleHud(),
       onToggleMute: () => this.#toggleMute(),
     });
@@ -121,13 +129,17 @@ class App {
       this.#shell.onState({ state: "failed", message: `Its worker does not start: ${event.message || "a file is missing"}. Reload the page.` });
     this.#token = token;
     this.#certificate = certificate;
+    this.#rendering = this.#openRendering();
     this.#startWorker();
+    this.#rendering.apply();
+    void this.#learnRole();
     void this.#offerVr();
     navigator.xr?.addEventListener("devicechange", () => void this.#offerVr());
     window.addEventListener("pagehide", () => {
       this.#post({ type: "close" });
       // The worker may be terminated before it can say goodbye.
       this.#peer?.close();
+      this.#rendering.close();
     });
     // A page that comes back from the browser's cache has closed its session.
     window.addEventListener("pageshow", (event) => {
@@ -142,6 +154,16 @@ class App {
       }
     });
     window.nearlight = this.#hooks();
+  }
+
+  /** A session says itself what is wrong with a link. */
+  async #learnRole(): Promise<void> {
+    try {
+      const role = await roleOf(location.href, this.#token);
+      if (role) this.#shell.onRole(role);
+    } catch (error) {
+      console.warn("the role of this link is not known:", error);
+    }
   }
 
   #tellDevices(): void {
@@ -185,6 +207,16 @@ class App {
     };
     this.#worker.postMessage(start, [canvas]);
     this.#walker.sendNow();
+  }
+
+  #onPresence(at: number, values: Float32Array<ArrayBuffer>): void {
+    const [x = 0, y = 0, z = 0, qx = 0, qy = 0, qz = 0, qw = 1] = values;
+    this.#rendering.onPresence({ position: [x, y, z], orientation: [qx, qy, qz, qw] });
+    this.#post({ type: "presence", at: pageTime(at), values });
+  }
+
+  #onDevice(at: number, input: DeviceInput): void {
+    if (!this.#rendering.onDevice(input)) this.#post({ type: "device", at: pageTime(at), input });
   }
 
   #post(message: ToWorker): void {
@@ -247,6 +279,7 @@ class App {
       case "statistics":
         this.#marker = message.marker;
         this.#statistics = message.statistics;
+        if (this.#stream && this.#shell.state === "live") this.#rendering.onStatistics(message.statistics, this.#stream.fps);
         this.#hud.onStatistics(message.statistics);
         break;
       case "frame":
@@ -261,8 +294,11 @@ class App {
   }
 
   /** Only the first session sets the pose: after a lost connection users continue where they are. */
-  #onWelcome({ stream, start, demonstration }: Welcome): void {
+  #onWelcome({ session, stream, start, demonstration }: Welcome): void {
     this.#shell.demonstration = demonstration;
+    this.#rendering.session = session;
+    this.#rendering.available = demonstration;
+    element("rendering-choice").hidden = !demonstration;
     if (!this.#start) {
       this.#start = start;
       const { yaw, pitch } = yawPitchOf(start.orientation);
@@ -295,6 +331,8 @@ class App {
       return;
     }
     if (this.#entering) return;
+    // A headset shows the server's pictures.
+    if (this.#rendering.local) this.#useRendering("server");
     this.#entering = true;
     this.#startSound();
     try {
@@ -367,6 +405,39 @@ class App {
     this.#post({ type: "transport", transport });
   }
 
+  /** As for the transport. */
+  #useRendering(choice: RenderingChoice): void {
+    const address = new URL(location.href);
+    if (choice === "server") address.searchParams.delete("rendering");
+    else address.searchParams.set("rendering", choice);
+    history.replaceState(null, "", address);
+    this.#shell.onRendering(choice);
+    this.#rendering.setChoice(choice);
+  }
+
+  #openRendering(): WorldRendering {
+    const choice = renderingChoiceOf(new URLSearchParams(location.search).get("rendering"));
+    this.#shell.onRendering(choice);
+    const options = { origin: location.href, token: this.#token, certificate: this.#certificate, choice };
+    return new WorldRendering(options, START, {
+      userName: () => this.#shell.userName,
+      onLocal: () => {
+        this.#post({ type: "pause" });
+        this.#walker.captures = true;
+        this.#shell.onState({ state: "live" });
+        this.#shell.demonstration = true;
+      },
+      onServer: () => {
+        this.#post({ type: "retry" });
+        this.#walker.sendNow();
+      },
+      onChoice: (choice) => this.#shell.onRendering(choice),
+      onCursor: (cursor) => showCursor(element("stage"), { named: cursor }),
+      onLocalFrameRate: (framesPerSecond) => this.#hud.onLocalFrameRate(framesPerSecond),
+      onNotice: (words) => this.#shell.onNotice(words),
+    });
+  }
+
   #toggleHud(): void {
     this.#hud.visible = !this.#hud.visible;
     this.#shell.hudPressed = this.#hud.visible;
@@ -408,7 +479,10 @@ class App {
       summary: async () => JSON.parse(await this.#ask("summary")) as unknown,
       events: () => this.#ask("events"),
       loudness: () => this.#loudspeaker.loudness(),
-      device: (input) => this.#post({ type: "device", at: pageTime(performance.now()), input }),
+      device: (input) => this.#onDevice(performance.now(), input),
+      get room() {
+        return app.#rendering.local?.room ?? null;
+      },
       send: (data, { reliable = true } = {}) => this.#send(data, reliable),
       addEventListener: (name, listener) => this.#messages.addEventListener(name, listener as EventListener),
       removeEventListener: (name, listener) => this.#messages.removeEventListener(name, listener as EventListener),
@@ -444,7 +518,7 @@ function pairingOf(address: Location): Pairing | null {
 /** Runs the page, or says why it cannot. */
 function begin(): void {
   const nothing = (): void => undefined;
-  const silent = { onEnter: nothing, onEnterVr: nothing, onToggleHud: nothing, onMute: nothing, onVolume: nothing, onTransport: nothing };
+  const silent = { onEnter: nothing, onEnterVr: nothing, onToggleHud: nothing, onMute: nothing, onVolume: nothing, onTransport: nothing, onRendering: nothing };
   const shell = (): Shell => new Shell({ ...silent, onFullscreen: () => undefined, onRetry: () => location.reload() });
   const still = (state: string): void => {
     window.nearlight = {
@@ -459,6 +533,7 @@ function begin(): void {
       send: () => undefined,
       addEventListener: () => undefined,
       removeEventListener: () => undefined,
+      room: null,
       setPose: () => undefined,
     };
   };

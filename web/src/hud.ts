@@ -57,6 +57,8 @@ export class Hud {
   #carrier: { name: TransportName; why: string } | null = null;
   #tcp = false;
   #painter = { name: "", why: "" };
+  /** Pictures a second that the page renders; none while the server does. */
+  #localFrameRate: number | null = null;
   #writtenAt = 0;
 
   constructor() {
@@ -90,6 +92,12 @@ export class Hud {
   /** What draws the pictures on the page, and why this one. */
   onPainter(name: string, why: string): void {
     this.#painter = { name, why };
+  }
+
+  /** The page renders the world at this rate, or no longer. */
+  onLocalFrameRate(framesPerSecond: number | null): void {
+    this.#localFrameRate = framesPerSecond;
+    this.#draw(false);
   }
 
   /** The session's transport, and why this one. */
@@ -145,13 +153,15 @@ export class Hud {
   }
 
   #write(): void {
-    const mtp = this.#motionToPhoton;
+    const local = this.#localFrameRate !== null;
+    const mtp = local ? [] : this.#motionToPhoton;
     text("mtp", mtp.length > 0 ? percentile(mtp, 50).toFixed(1) : "–");
-    text("mtp-more", mtp.length > 0 ? `p95 ${percentile(mtp, 95).toFixed(1)} ms · read from pixels` : "waiting for an input's pixels");
+    const waiting = local ? "of the server's pictures" : "waiting for an input's pixels";
+    text("mtp-more", mtp.length > 0 ? `p95 ${percentile(mtp, 95).toFixed(1)} ms · read from pixels` : waiting);
     const recent = this.#frames.slice(-60);
-    text("fps", frameRate(recent));
+    text("fps", this.#localFrameRate?.toFixed(1) ?? frameRate(recent));
     const stream = this.#stream;
-    text("fps-more", stream ? `of ${stream.fps} · ${stream.width}×${stream.height}` : "");
+    text("fps-more", local ? "by this browser" : stream ? `of ${stream.fps} · ${stream.width}×${stream.height}` : "");
     for (const [index, number] of this.#stageNumbers.entries()) {
       const lengths = this.#frames.map(({ stages }) => stages[index] ?? 0);
       number.textContent = lengths.length > 0 ? `${percentile(lengths, 50).toFixed(1)} ms` : "–";

@@ -93,6 +93,8 @@ export type ToWorker =
   | { type: "speaker"; port: MessagePort }
   | { type: "speaker-clock"; clock: SpeakerClock }
   | { type: "retry" }
+  /** End the session until the next `retry`: the page renders the world. */
+  | { type: "pause" }
   /** Use this transport for sessions from now on. */
   | { type: "transport"; transport: TransportChoice }
   | { type: "summary" | "events"; id: number }

@@ -3,6 +3,8 @@
 import { TRANSPORTS } from "./generated/core.ts";
 import type { ConnectionState, RefusalReason, TransportChoice } from "./messages.ts";
 import { element } from "./page.ts";
+import type { RenderingChoice } from "./rendering.ts";
+import type { Role } from "./session-info.ts";
 import type { Missing } from "./support.ts";
 import { TRANSPORT } from "./transports.ts";
 
@@ -25,6 +27,7 @@ export interface ShellOut {
   /** 0 to 1. */
   onVolume(volume: number): void;
   onTransport(transport: TransportChoice): void;
+  onRendering(rendering: RenderingChoice): void;
 }
 
 const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: boolean }> = {
@@ -86,8 +89,13 @@ export class Shell {
     const transport = element("transport", HTMLSelectElement);
     transport.append(...TRANSPORTS.map((name) => new Option(TRANSPORT[name].label, name)));
     transport.addEventListener("change", () => out.onTransport(transport.value as TransportChoice));
+    const rendering = element("rendering", HTMLSelectElement);
+    rendering.addEventListener("change", () => out.onRendering(rendering.value as RenderingChoice));
+    const name = element("user-name", HTMLInputElement);
+    name.value = remembered();
+    name.addEventListener("change", () => remember(name.value));
     // The next key walks again.
-    for (const control of [volume, transport]) control.addEventListener("change", () => control.blur());
+    for (const control of [volume, transport, rendering, name]) control.addEventListener("change", () => control.blur());
   }
 
   get state(): PageState {
@@ -126,8 +134,23 @@ export class Shell {
     element("controls").hidden = !is;
   }
 
+  /** What the link permits. */
+  onRole(role: Role): void {
+    document.body.dataset.role = role;
+    element("tagline-role").hidden = role !== "spectator";
+  }
+
   onTransport(transport: TransportChoice): void {
     element("transport", HTMLSelectElement).value = transport;
+  }
+
+  onRendering(rendering: RenderingChoice): void {
+    element("rendering", HTMLSelectElement).value = rendering;
+  }
+
+  /** What the user wants to be called in the room. */
+  get userName(): string {
+    return element("user-name", HTMLInputElement).value.trim() || "Guest";
   }
 
   onState(state: ConnectionState): void {
@@ -253,5 +276,24 @@ export class Shell {
 
   #hideNotice(): void {
     element("notice").hidden = true;
+  }
+}
+
+/** Where the user's name is kept; browsers may keep nothing. */
+const NAME_KEY = "nearlight-name";
+
+function remembered(): string {
+  try {
+    return localStorage.getItem(NAME_KEY) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function remember(name: string): void {
+  try {
+    localStorage.setItem(NAME_KEY, name);
+  } catch (error) {
+    console.warn("the name is not kept:", error);
   }
 }

@@ -101,6 +101,10 @@ class MediaWorker {
       case "retry":
         this.#connectAnew();
         break;
+      case "pause":
+        this.#connection.close();
+        this.#lose();
+        break;
       case "transport":
         this.#start = { ...this.#start, transport: message.transport };
         this.#leftAt = performance.now();

@@ -132,7 +132,7 @@ export async function startServer({ port = 0, token, more = [] } = {}) {
       throw new Error(`nearlight serve ended with ${code}: ${log.join("")}`);
     }),
   ]);
-  const { url, port: listening, rtc_port: rtcPort } = JSON.parse(first);
+  const { url, spectators, port: listening, rtc_port: rtcPort } = JSON.parse(first);
   // A test that fails leaves its server behind, which must not keep the tests from ending.
   const hold = [child, child.stdout, child.stderr];
   for (const handle of hold) handle.unref();
@@ -140,6 +140,8 @@ export async function startServer({ port = 0, token, more = [] } = {}) {
   process.once("exit", kill);
   return {
     url,
+    /** The link of those who only watch. */
+    spectatorUrl: spectators[0],
     pid: child.pid,
     port: listening,
     rtcPort,

@@ -34,6 +34,9 @@ pub(crate) struct Announcement {
     pub(crate) local: Link,
     /// For other machines, the likeliest first.
     pub(crate) others: Vec<Link>,
+    /// The same links, this machine's first, for users who may be guests or spectators at the most; none where that is not known.
+    pub(crate) guests: Vec<Link>,
+    pub(crate) spectators: Vec<Link>,
     /// For clients without IP.
     pub(crate) ethernet: Vec<EthernetLink>,
     pub(crate) port: u16,
@@ -60,8 +63,14 @@ impl Announcement {
 
     /// The same with a renewed certificate in the links.
     pub(crate) fn renewed(&self, certificate: CertificateHash) -> Self {
-        let others = self.others.iter().map(|link| link.renewed(certificate)).collect();
-        Self { local: self.local.renewed(certificate), others, ..self.clone() }
+        let renewed = |links: &[Link]| links.iter().map(|link| link.renewed(certificate)).collect();
+        Self {
+            local: self.local.renewed(certificate),
+            others: renewed(&self.others),
+            guests: renewed(&self.guests),
+            spectators: renewed(&self.spectators),
+            ..self.clone()
+        }
     }
 
     fn links(&self) -> impl Iterator<Item = String> {
@@ -77,6 +86,8 @@ impl Announcement {
         serde_json::json!({
             "url": self.local.to_string(),
             "links": self.links().collect::<Vec<_>>(),
+            "guests": self.guests.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "spectators": self.spectators.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "ethernet": self.ethernet_links().collect::<Vec<_>>(),
             "port": self.port,
             "rtc_port": self.rtc_port,
@@ -92,7 +103,12 @@ impl Announcement {
             _ => format!("  or, from another machine,   {link}"),
         });
         let ethernet = self.ethernet_links().map(|link| format!("  or, over Ethernet,   nearlight view \"{link}\""));
-        let links = named.chain(ethernet).collect::<Vec<_>>().join("\n");
+        // As for the code: the first of other machines', if there is one.
+        let likeliest = |links: &[Link]| links.get(1).or(links.first()).cloned();
+        let roles = [("for a guest", &self.guests), ("for a spectator, who only watches", &self.spectators)];
+        let roles =
+            roles.into_iter().filter_map(|(whom, links)| Some(format!("  or, {whom},   {}", likeliest(links)?)));
+        let links = named.chain(roles).chain(ethernet).collect::<Vec<_>>().join("\n");
         Ok(format!("\n{links}\n\n{code}"))
     }
 }
@@ -107,7 +123,10 @@ mod tests {
 
     fn announcement() -> Announcement {
         let others = vec![link(true, "192.0.2.1"), link(true, "192.0.2.2")];
-        Announcement { local: link(false, "localhost"), others, ethernet: Vec::new(), port: 8090, rtc_port: Some(8091) }
+        let with = |token: &str| others.iter().map(|link| Link { token: Some(token.into()), ..link.clone() }).collect();
+        let (guests, spectators, ethernet) = (with("guest"), with("spectator"), Vec::new());
+        let local = link(false, "localhost");
+        Announcement { local, others, guests, spectators, ethernet, port: 8090, rtc_port: Some(8091) }
     }
 
     #[test]
@@ -116,6 +135,7 @@ mod tests {
         assert_eq!(object["url"], object["links"][0]);
         assert_eq!(object["links"].as_array().map(Vec::len), Some(3), "{object}");
         assert_eq!(object["ethernet"], serde_json::json!([]));
+        assert_eq!(object["spectators"][1], "https://192.0.2.2:8090/#token=spectator");
         assert_eq!((&object["port"], &object["rtc_port"]), (&8090.into(), &8091.into()));
     }
 
@@ -124,7 +144,9 @@ mod tests {
         let words = announcement().words().expect("a code");
         let code = qr_code(&link(true, "192.0.2.1").to_string()).expect("a code");
         assert!(words.contains("Open   http://localhost") && words.ends_with(&code), "{words}");
-        assert_eq!(words.matches("192.0.2.").count(), 2, "{words}");
+        assert_eq!(words.matches("192.0.2.").count(), 4, "{words}");
+        assert!(words.contains("for a guest,   https://192.0.2.2:8090/#token=guest\n"), "{words}");
+        assert!(words.contains("192.0.2.2:8090/#token=spectator\n"), "{words}");
     }
 
     #[test]

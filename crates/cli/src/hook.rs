@@ -261,6 +261,8 @@ fn announce(links: &[String], style: Style) -> anyhow::Result<()> {
     let announcement = Announcement {
         local: local.clone(),
         others: others.to_vec(),
+        guests: Vec::new(),
+        spectators: Vec::new(),
         ethernet: Vec::new(),
         port: local.port,
         rtc_port: None,

@@ -15,6 +15,7 @@ use nearlight_events::create_private_file;
 use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
 use nearlight_net::{Clock, EthernetInterface, Token};
 use nearlight_pace::Mode;
+use nearlight_rooms::Role;
 use nearlight_scene::{Backend, SourceKind};
 use nearlight_server::{BoundServer, IceServer, Impairment, PictureSize, ServeOptions, UnityMode, UnityOptions};
 use nearlight_units::Bitrate;
@@ -290,8 +291,12 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         let server = BoundServer::open(options, clock)?.with_ethernet(&interfaces, allowed.as_ref())?;
         let (local, others) = (server.local_link(), server.other_links());
         let ethernet = server.ethernet_links().to_vec();
-        let announcement =
-            Announcement { local, others, ethernet, port: server.port(), rtc_port: Some(server.rtc_port()) };
+        let [guests, spectators] = [Role::Guest, Role::Spectator].map(|role| {
+            let links = std::iter::once(&local).chain(others.iter().filter(|link| **link != local));
+            links.map(|link| server.link_for(role, link)).collect()
+        });
+        let (port, rtc_port) = (server.port(), Some(server.rtc_port()));
+        let announcement = Announcement { local, others, guests, spectators, ethernet, port, rtc_port };
         let announce = || {
             announcement.print(style)?;
             log::release();

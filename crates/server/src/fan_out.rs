@@ -18,7 +18,9 @@ use std::time::Duration;
 use nearlight_codec::Encoders;
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
-use nearlight_scene::{PictureSink, Planes, PlanesContent, PushSource, SceneError, SubmittedPicture, ViewerDisplay};
+use nearlight_scene::{
+    PictureSink, Planes, PlanesContent, PushSource, SceneError, SubmittedPicture, ViewerDisplay, ViewerInput,
+};
 use nearlight_session::{
     MOST_LAYERS, MemberId, PictureUpdate, SharedStatistics, Simulcast, UNKNOWN_TO_DISPLAY, share_layers,
 };
@@ -292,7 +294,12 @@ impl State {
             let target = viewer.mailbox.target();
             let capture_to_display = target.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
             let display = ViewerDisplay { kind: target.display, views: &sample.views, received_at, capture_to_display };
-            self.source.on_display(now, viewer.mailbox.viewer, &display);
+            if viewer.mailbox.acts() {
+                self.source.on_display(now, viewer.mailbox.viewer, &display);
+            } else {
+                // Sources greet whoever sends input: that is all that they hear of spectators.
+                self.source.on_input(now, viewer.mailbox.viewer, &ViewerInput::default());
+            }
             viewer.views = sample.views;
             if viewer.passed.len() < MOST_INPUTS {
                 viewer.passed.push_back(PassedInput { input: sample.seq, received_at, handed_at: now });

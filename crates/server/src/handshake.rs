@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use nearlight_codec::CodecError;
 use nearlight_net::{Pass, nonce};
+use nearlight_rooms::Role;
 use nearlight_session::Sender;
 use nearlight_wire::{Binding, Bytes32, Hello, ServerMessage};
 
 use crate::admission::Permit;
 use crate::metrics::Refusal;
-use crate::pairing::Channel;
+use crate::pairing::{Channel, Proven};
 use crate::session_common::{ClientPreferences, SessionCommon};
 use crate::state::{MediaTransport, Rejection, ServerState, clean};
 
@@ -67,6 +68,8 @@ impl NewSession {
 /// A client that has proved that it knows the token, before it has a place.
 pub(crate) struct ProvenClient<G> {
     pub(crate) hello: Hello,
+    /// The role that its token stands for.
+    pub(crate) role: Role,
     /// The server's own proof.
     pub(crate) proof: Bytes32,
     pub(crate) handshake: G,
@@ -111,7 +114,7 @@ pub(crate) async fn prove<G: Handshake>(state: &Arc<ServerState>, mut handshake:
     };
     let channel = Channel { exporter: handshake.exporter(), nonce };
     match state.check_hello(peer, &hello, &channel) {
-        Ok(proof) => Some(ProvenClient { hello, proof, handshake, place }),
+        Ok(Proven { role, proof }) => Some(ProvenClient { hello, role, proof, handshake, place }),
         Err(rejection) => {
             refuse(handshake, rejection).await;
             None
@@ -129,7 +132,7 @@ pub(crate) async fn refuse<G: Handshake>(handshake: G, rejection: Rejection) {
 
 /// Admits the client, or refuses it with a message.
 pub(crate) async fn receive<G: Handshake>(state: &Arc<ServerState>, handshake: G) -> Option<AcceptedClient<G>> {
-    let ProvenClient { hello, proof, handshake, place } = prove(state, handshake).await?;
+    let ProvenClient { hello, role, proof, handshake, place } = prove(state, handshake).await?;
     let peer = handshake.peer();
     let admitted = state.admit(peer, &hello).await;
     drop(place);
@@ -142,6 +145,7 @@ pub(crate) async fn receive<G: Handshake>(state: &Arc<ServerState>, handshake: G
     };
     let number = state.next_session.fetch_add(1, Ordering::Relaxed);
     tracing::info!(session = number, %peer, client = clean(&hello.client), codec = codec.name(), "a client connected");
-    let preferences = ClientPreferences { codec, display: hello.display, sound: hello.sound, marker: hello.marker };
+    let Hello { display, sound, marker, .. } = hello;
+    let preferences = ClientPreferences { role, codec, display, sound, marker };
     Some(AcceptedClient { session: NewSession { number, preferences }, hello, proof, permit, handshake })
 }

@@ -15,6 +15,7 @@ mod handshake;
 mod hosts;
 mod http;
 mod layer;
+mod links;
 mod mailbox;
 mod metrics;
 mod options;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nearlight_codec::{CodecError, CodecKind, Size};
 use nearlight_rate::Step;
+use nearlight_rooms::Role;
 use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Viewer};
 use nearlight_session::{Distortion, EncodedFrame, EncoderTarget, MediaTarget, ReceivedInput, SkipReason, SoundPacket};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
@@ -143,6 +144,7 @@ pub(crate) struct EncoderMailbox {
     pub(crate) codec: CodecKind,
     /// The client crops the rows below its pictures that hold the marker.
     pub(crate) marker: bool,
+    role: Role,
     shared: Mutex<Shared>,
     left: AtomicBool,
     deliveries: mpsc::Sender<Delivery>,
@@ -181,6 +183,7 @@ impl EncoderMailbox {
             viewer,
             codec,
             marker: false,
+            role: Role::default(),
             shared: Mutex::new(shared),
             left: AtomicBool::new(false),
             deliveries,
@@ -207,6 +210,16 @@ impl EncoderMailbox {
     /// Whether the client crops the rows below its pictures that hold the marker.
     pub(crate) fn with_marker(self, marker: bool) -> Self {
         Self { marker, ..self }
+    }
+
+    /// The role that the client's token stands for.
+    pub(crate) fn with_role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// Whether the application takes anything from this client.
+    pub(crate) const fn acts(&self) -> bool {
+        self.role.acts()
     }
 
     /// The client receives sound: packets go here.

@@ -12,8 +12,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use nearlight_net::{SESSION_INFO_PATH, SessionInfo};
+use nearlight_rooms::Role;
 use nearlight_scene::MakeModel;
 use rust_embed::RustEmbed;
+use serde::Serialize;
 
 use crate::metrics::Metrics;
 use crate::rtc::whep::{Client, Refused, bearer};
@@ -31,6 +33,9 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self' 'wa
 /// Why a client at this address with this token is refused, if it is.
 pub(crate) type Refuse = dyn Fn(IpAddr, &str) -> Option<Refused> + Send + Sync;
 
+/// The role for which a token stands that a client at this address sent, or why it is refused.
+pub(crate) type Check = dyn Fn(IpAddr, &str) -> Result<Role, Refused> + Send + Sync;
+
 /// The world, for clients that draw it themselves.
 const MODEL_PATH: &str = "/world.glb";
 
@@ -41,7 +46,7 @@ pub(crate) struct PageState {
     pub(crate) info: std::sync::RwLock<SessionInfo>,
     /// Whether the studio still draws.
     pub(crate) healthy: Box<dyn Fn() -> bool + Send + Sync>,
-    pub(crate) refuse: Box<Refuse>,
+    pub(crate) check: Box<Check>,
     /// None: clients cannot draw the source themselves.
     pub(crate) model: Option<Arc<ModelFile>>,
 }
@@ -79,20 +84,31 @@ pub(crate) fn router(state: Arc<PageState>) -> Router {
 async fn with_token(
     State(state): State<Arc<PageState>>,
     Extension(client): Extension<Client>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    if client.0.is_loopback() {
-        return next.run(request).await;
+    let checked = bearer(request.headers()).map(|token| (state.check)(client.0, token));
+    match checked {
+        Some(Ok(role)) => {
+            request.extensions_mut().insert(role);
+        }
+        _ if client.0.is_loopback() => {}
+        Some(Err(refused)) => return refused.into_response(),
+        None => {
+            let words = "requests from another machine need the pairing token: Authorization: Bearer TOKEN";
+            return Refused::new(StatusCode::UNAUTHORIZED, words).into_response();
+        }
     }
-    let Some(token) = bearer(request.headers()) else {
-        let words = "requests from another machine need the pairing token: Authorization: Bearer TOKEN";
-        return Refused::new(StatusCode::UNAUTHORIZED, words).into_response();
-    };
-    match (state.refuse)(client.0, token) {
-        Some(refused) => refused.into_response(),
-        None => next.run(request).await,
-    }
+    next.run(request).await
+}
+
+/// The server's description of itself, for whoever asks.
+#[derive(Serialize)]
+struct Description {
+    #[serde(flatten)]
+    info: SessionInfo,
+    /// What the request's token stands for; none without a token.
+    role: Option<&'static str>,
 }
 
 async fn healthz(State(state): State<Arc<PageState>>) -> Response {
@@ -108,9 +124,10 @@ async fn metrics(State(state): State<Arc<PageState>>) -> Response {
     ([(header::CONTENT_TYPE, kind)], state.metrics.text()).into_response()
 }
 
-async fn session_info(State(state): State<Arc<PageState>>) -> Response {
+async fn session_info(State(state): State<Arc<PageState>>, role: Option<Extension<Role>>) -> Response {
+    let role = role.map(|Extension(role)| role.name());
     let info = *state.info.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-    ([(header::CACHE_CONTROL, "no-store")], axum::Json(info)).into_response()
+    ([(header::CACHE_CONTROL, "no-store")], axum::Json(Description { info, role })).into_response()
 }
 
 async fn model(State(state): State<Arc<PageState>>) -> Response {
@@ -154,6 +171,7 @@ pub(crate) fn content_type(path: &str) -> &'static str {
         Some("js") => "text/javascript; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
         Some("wasm") => "application/wasm",
+        Some("txt") => "text/plain; charset=utf-8",
         Some("svg") => "image/svg+xml",
         Some("png") => "image/png",
         Some("json" | "map") => "application/json",
@@ -174,7 +192,10 @@ mod tests {
             metrics: Arc::new(Metrics::new()),
             info: SessionInfo { certificate_sha256: None }.into(),
             healthy: Box::new(|| true),
-            refuse: Box::new(|_, token| (token != "right").then(|| Refused::new(StatusCode::UNAUTHORIZED, "wrong"))),
+            check: Box::new(|_, token| match token {
+                "right" => Ok(Role::Spectator),
+                _ => Err(Refused::new(StatusCode::UNAUTHORIZED, "wrong")),
+            }),
             model: Some(Arc::new(ModelFile::new(Box::new(|| Ok(b"glTF".to_vec()))))),
         };
         let router = router(Arc::new(state));

@@ -4,16 +4,29 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use nearlight_net::{AttemptLimiter, AttemptPolicy, CertificateHash, Token};
+use nearlight_rooms::Role;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Binding, Bytes32, Role, TokenProof};
+use nearlight_wire::{Binding, Bytes32, Role as End, TokenProof};
+
+use crate::links::token_for;
 
 /// Checks the credentials of strangers and counts failures.
 pub(crate) struct Pairing {
-    token: Token,
+    /// Each stands for its role.
+    tokens: [(Role, Token); 3],
     failures: Mutex<AttemptLimiter>,
     /// The certificates that browsers pin, the newest first, then the previous one: a session may have been opened just before a renewal.
     /// None if an authority vouches for the certificate.
     pinned: Option<RwLock<Vec<CertificateHash>>>,
+}
+
+/// A client whose proof is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proven {
+    /// The role that its token stands for.
+    pub(crate) role: Role,
+    /// The server's own proof for it.
+    pub(crate) proof: Bytes32,
 }
 
 /// What a proof over this connection may be bound to.
@@ -34,10 +47,11 @@ pub(crate) enum Wrong {
 }
 
 impl Pairing {
-    /// `pinned`: the certificate that browsers pin.
-    pub(crate) fn new(token: Token, pinned: Option<CertificateHash>) -> Self {
+    /// `owner`: the token from which those of all roles are made. `pinned`: the certificate that browsers pin.
+    pub(crate) fn new(owner: &Token, pinned: Option<CertificateHash>) -> Self {
         let failures = Mutex::new(AttemptLimiter::new(AttemptPolicy::default()));
-        Self { token, failures, pinned: pinned.map(|hash| RwLock::new(vec![hash])) }
+        let tokens = Role::ALL.map(|role| (role, token_for(owner, role)));
+        Self { tokens, failures, pinned: pinned.map(|hash| RwLock::new(vec![hash])) }
     }
 
     /// The server presents another certificate from now on.
@@ -49,25 +63,24 @@ impl Pairing {
         }
     }
 
-    /// Whether `offered` is the token.
-    pub(crate) fn check_bearer(&self, now: Time, from: IpAddr, offered: &str) -> Result<(), Wrong> {
-        self.judge(now, from, self.token.matches(offered).then_some(()))
+    /// The role whose token is `offered`.
+    pub(crate) fn check_bearer(&self, now: Time, from: IpAddr, offered: &str) -> Result<Role, Wrong> {
+        let found = self.tokens.iter().find(|(_, token)| token.matches(offered));
+        self.judge(now, from, found.map(|(role, _)| *role))
     }
 
-    /// The server's own proof for a client whose proof is right.
+    /// What a client may do whose proof is right, and the server's own proof for it.
     pub(crate) fn check_proof(
         &self,
         now: Time,
         from: IpAddr,
         proof: Option<&TokenProof>,
         channel: &Channel,
-    ) -> Result<Bytes32, Wrong> {
-        let binding = proof.and_then(|proof| self.proven(proof, channel));
-        self.judge(now, from, binding.map(|binding| self.token.prove(&binding, Role::Server)))
+    ) -> Result<Proven, Wrong> {
+        self.judge(now, from, proof.and_then(|proof| self.proven(proof, channel)))
     }
 
-    /// What `proof` is bound to, if it is right.
-    fn proven(&self, proof: &TokenProof, channel: &Channel) -> Option<Binding> {
+    fn proven(&self, proof: &TokenProof, channel: &Channel) -> Option<Proven> {
         let server_nonce = channel.nonce;
         let (bindings, mac) = match *proof {
             TokenProof::Exporter { mac } => (channel.exporter.into_iter().collect(), mac),
@@ -85,7 +98,9 @@ impl Pairing {
                 (vec![Binding::Nonces { server_nonce, client_nonce }], mac)
             }
         };
-        bindings.into_iter().find(|binding| self.token.verify(binding, Role::Client, &mac))
+        let mut pairs = bindings.iter().flat_map(|binding| self.tokens.iter().map(move |token| (binding, token)));
+        let (binding, (role, token)) = pairs.find(|(binding, (_, token))| token.verify(binding, End::Client, &mac))?;
+        Some(Proven { role: *role, proof: token.prove(binding, End::Server) })
     }
 
     /// A correct proof is accepted at once, whatever came from the same address before: neighbours behind it, or a stranger's page in the
@@ -107,7 +122,7 @@ mod tests {
     const TOKEN: &str = "a-token-of-the-owner-s";
 
     fn pairing(pinned: Option<CertificateHash>) -> Pairing {
-        Pairing::new(TOKEN.parse().unwrap(), pinned)
+        Pairing::new(&TOKEN.parse().unwrap(), pinned)
     }
 
     fn exporter(byte: u8) -> Binding {
@@ -128,7 +143,7 @@ mod tests {
             }
             None => Binding::Nonces { server_nonce, client_nonce: nonce },
         };
-        let mac = binding.prove(TOKEN, Role::Client);
+        let mac = binding.prove(TOKEN, End::Client);
         let proof = match pinned {
             Some(_) => TokenProof::Certificate { nonce, mac },
             None => TokenProof::Nonces { nonce, mac },
@@ -140,7 +155,7 @@ mod tests {
     fn a_hundred_wrong_tokens_a_second_never_lock_the_owner_out() {
         let pairing = pairing(None);
         let own = channel(1);
-        let mac = exporter(1).prove(TOKEN, Role::Client);
+        let mac = exporter(1).prove(TOKEN, End::Client);
         let (right, wrong) = (TokenProof::Exporter { mac }, TokenProof::Exporter { mac: Bytes32([0; 32]) });
         let mut turned_away = 0;
         for n in 0..1_000 {
@@ -149,11 +164,29 @@ mod tests {
             turned_away += u32::from(refused != Wrong::Token);
             assert!(pairing.check_proof(now, OWNER, Some(&wrong), &own).is_err());
             assert!(pairing.check_proof(now, OWNER, None, &own).is_err());
-            assert_eq!(pairing.check_bearer(now, OWNER, TOKEN), Ok(()), "after {n} guesses");
+            assert_eq!(pairing.check_bearer(now, OWNER, TOKEN), Ok(Role::Host), "after {n} guesses");
             let welcome = pairing.check_proof(now, OWNER, Some(&right), &own).expect("the owner's own proof");
-            assert!(exporter(1).verify(TOKEN, Role::Server, &welcome));
+            assert!(exporter(1).verify(TOKEN, End::Server, &welcome.proof));
         }
         assert!(turned_away > 980, "{turned_away} of 1,000 guesses were told to wait");
+    }
+
+    #[test]
+    fn a_token_stands_for_its_own_role_alone() {
+        let pairing = pairing(None);
+        let owner: Token = TOKEN.parse().expect("a token");
+        let here = channel(1);
+        for role in Role::ALL {
+            let token = token_for(&owner, role).to_string();
+            assert_eq!(pairing.check_bearer(Time::ZERO, OWNER, &token), Ok(role));
+            let proof = TokenProof::Exporter { mac: exporter(1).prove(&token, End::Client) };
+            let proven = pairing.check_proof(Time::ZERO, OWNER, Some(&proof), &here).expect("its proof");
+            assert_eq!(proven.role, role);
+            // The client knows its own token, and so believes a proof made with it alone.
+            assert!(exporter(1).verify(&token, End::Server, &proven.proof));
+        }
+        let of_another_owner = token_for(&Token::generate().expect("random bytes"), Role::Guest).to_string();
+        assert!(pairing.check_bearer(Time::ZERO, OWNER, &of_another_owner).is_err());
     }
 
     #[test]
@@ -163,13 +196,13 @@ mod tests {
         let (here, elsewhere) = (channel(1), channel(2));
         let check =
             |proof: &TokenProof, channel: &Channel| pairing.check_proof(Time::ZERO, OWNER, Some(proof), channel);
-        let native = TokenProof::Exporter { mac: exporter(1).prove(TOKEN, Role::Client) };
+        let native = TokenProof::Exporter { mac: exporter(1).prove(TOKEN, End::Client) };
         let (page, binding) = browser(&here, Some(hash));
         assert!(check(&native, &here).is_ok() && check(&page, &here).is_ok());
-        assert!(binding.verify(TOKEN, Role::Server, &check(&page, &here).unwrap()));
+        assert!(binding.verify(TOKEN, End::Server, &check(&page, &here).unwrap().proof));
         assert!(check(&native, &elsewhere).is_err() && check(&page, &elsewhere).is_err());
         // The server's own proof, sent back to it.
-        let reflected = TokenProof::Exporter { mac: exporter(1).prove(TOKEN, Role::Server) };
+        let reflected = TokenProof::Exporter { mac: exporter(1).prove(TOKEN, End::Server) };
         assert!(check(&reflected, &here).is_err());
     }
 

@@ -14,6 +14,7 @@ use nearlight_net::{
     Listener, NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
+use nearlight_rooms::Role;
 use nearlight_scene::{
     Application, OpenOptions, Opened, PacedTestCard, PictureRequest as SizeRequest, PushSource, SceneError, SourceKind,
     Sustained, choose_size, of_coding, open,
@@ -31,6 +32,7 @@ use crate::encoding::Where;
 use crate::event_log::{EventLog, EventLogThread};
 use crate::hosts::Hosts;
 use crate::http::Site;
+use crate::links::token_for;
 use crate::metrics::{Metrics, Observer};
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, ModelFile, PageState};
@@ -212,6 +214,12 @@ impl BoundServer {
         hosts.into_iter().map(|host| self.link(true, host)).collect()
     }
 
+    /// The same link for users with this role. The links above are the owner's, who may be host.
+    #[must_use]
+    pub fn link_for(&self, role: Role, link: &Link) -> Link {
+        Link { token: Some(token_for(&self.token, role).to_string()), ..link.clone() }
+    }
+
     fn link(&self, secure: bool, host: String) -> Link {
         let certificate = pinned(&self.identity);
         Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate }
@@ -276,7 +284,7 @@ impl BoundServer {
         let self_signed = identity.is_self_signed();
         let state = Arc::new(ServerState {
             clock,
-            pairing: Pairing::new(token, pinned(&identity)),
+            pairing: Pairing::new(&token, pinned(&identity)),
             handshakes: ServerState::new_handshakes(),
             offers: Offers::new(),
             admission: Admission::new(options.max_clients),
@@ -307,7 +315,7 @@ impl BoundServer {
             metrics,
             info: RwLock::new(SessionInfo { certificate_sha256: pinned(&identity) }),
             healthy: Box::new(move || !healthy.studio.has_failed()),
-            refuse: Box::new(move |from, token| checking.check_token(from, token).err().map(Refused::from)),
+            check: Box::new(move |from, token| checking.check_token(from, token).map_err(Refused::from)),
             model,
         });
         let announced = options.announced.iter().map(ToString::to_string);

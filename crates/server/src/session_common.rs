@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, EncoderDescription, Size};
 use nearlight_events::Event;
+use nearlight_rooms::Role;
 use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Viewer};
 use nearlight_session::{EncoderTarget, FrameProducer, MediaTarget, ReceivedInput, Sender, SkipReason, SoundPacket};
 use nearlight_units::Time;
@@ -31,9 +32,10 @@ const OUTPUTS: usize = 256;
 /// The name of the policy that adds no redundancy.
 const NO_REDUNDANCY: &str = "none";
 
-/// What a client accepts.
+/// What a client accepts, and what its token permits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientPreferences {
+    pub(crate) role: Role,
     pub(crate) codec: CodecKind,
     pub(crate) display: DisplayKind,
     /// It wants sound.
@@ -72,7 +74,7 @@ impl SessionCommon {
         preferences: ClientPreferences,
         sender: &Sender,
     ) -> Result<Self, CodecError> {
-        let ClientPreferences { codec, display, sound, marker } = preferences;
+        let ClientPreferences { role, codec, display, sound, marker } = preferences;
         let stream = describe(&state, (codec, marker), StreamTarget::new(sender.target(), display))?;
         let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
         let (sound_sender, sounds) = mpsc::channel(SOUNDS);
@@ -81,7 +83,8 @@ impl SessionCommon {
         let target = StreamTarget::new(sender.target(), display);
         let mailbox = EncoderMailbox::new(Viewer(session), codec, target, delivery_sender, output_sender)
             .with_stream(Size { width: stream.width, height: stream.height }, stream.views)
-            .with_marker(marker);
+            .with_marker(marker)
+            .with_role(role);
         let mailbox = Arc::new(if hears { mailbox.with_sounds(sound_sender) } else { mailbox });
         let (recovery, sound) = (RecoveryPolicy::Retransmission, None);
         let clipboard = false;
@@ -130,9 +133,9 @@ impl SessionCommon {
         }
     }
 
-    /// Whether the user allows the exchange of clipboard text.
+    /// Whether the user allows the exchange of clipboard text, which spectators have no part in.
     pub(crate) fn set_clipboard(&mut self, wanted: bool) {
-        self.clipboard = wanted && self.state.clipboard;
+        self.clipboard = wanted && self.state.clipboard && self.mailbox.acts();
     }
 
     /// Passes something from the client to the application. The error says why the session must end.

@@ -12,18 +12,19 @@ use nearlight_net::{Clock, Gate, RateLimiter, RatePolicy, TcpSocket};
 use nearlight_pace::Mode;
 use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
+use nearlight_rooms::Role;
 use nearlight_session::{Algorithms, Framing, Sender, SenderConfig};
 use nearlight_units::{Span, Time};
 use nearlight_urs::signalling::Guest;
 use nearlight_webrtc::Peer;
-use nearlight_wire::{Bytes32, Hello, PROTOCOL_VERSION, RecoveryPolicy, RefusalReason};
+use nearlight_wire::{Hello, PROTOCOL_VERSION, RecoveryPolicy, RefusalReason};
 use tokio::sync::watch;
 
 use crate::admission::{Admission, NotAdmitted, Permit, QUIET};
 use crate::bad_paths::BadPaths;
 use crate::event_log::EventLog;
 use crate::metrics::{Metrics, Refusal};
-use crate::pairing::{Channel, Pairing, Wrong};
+use crate::pairing::{Channel, Pairing, Proven, Wrong};
 use crate::rooms::Rooms;
 use crate::sound::Mixer;
 use crate::studio::{Format, Studio};
@@ -132,8 +133,8 @@ impl ServerState {
         }
     }
 
-    /// The server's own proof for a client whose handshake proves that it knows the token.
-    pub(crate) fn check_hello(&self, peer: IpAddr, hello: &Hello, channel: &Channel) -> Result<Bytes32, Rejection> {
+    /// The role and the server's own proof for a client whose handshake proves that it knows a token.
+    pub(crate) fn check_hello(&self, peer: IpAddr, hello: &Hello, channel: &Channel) -> Result<Proven, Rejection> {
         // Another version of the protocol proves the token differently, or sends it in the clear.
         self.check_version(hello)?;
         let checked = self.pairing.check_proof(self.clock.now(), peer, hello.proof.as_ref(), channel);
@@ -164,8 +165,8 @@ impl ServerState {
         Rejection { wait: Some(wait), ..rejection }
     }
 
-    /// Whether an HTTP request carries the right token.
-    pub(crate) fn check_token(&self, peer: IpAddr, token: &str) -> Result<(), Rejection> {
+    /// The role for which an HTTP request's token stands.
+    pub(crate) fn check_token(&self, peer: IpAddr, token: &str) -> Result<Role, Rejection> {
         self.pairing.check_bearer(self.clock.now(), peer, token).map_err(|wrong| self.wrong_token(wrong))
     }
 

@@ -295,19 +295,22 @@ impl Set {
     }
 }
 
-/// Passes what a viewer has sent to the application. Returns its newest input, if any, and when that arrived.
+/// Passes what a viewer has sent to the application, which takes nothing from spectators. Returns its newest input, if any, and when that
+/// arrived.
 pub(crate) fn hand_over(
     application: &mut dyn Application,
     now: Time,
     mailbox: &EncoderMailbox,
 ) -> Option<(InputSample, Time)> {
-    let viewer = mailbox.viewer;
+    let (viewer, acts) = (mailbox.viewer, mailbox.acts());
     let input = mailbox.take_input().map(|ReceivedInput { sample, received_at, events, hands, .. }| {
-        let done = ViewerInput { head: sample.head, devices: sample.devices.clone(), hands, events };
-        application.on_input(now, viewer, &done);
+        if acts {
+            let done = ViewerInput { head: sample.head, devices: sample.devices.clone(), hands, events };
+            application.on_input(now, viewer, &done);
+        }
         (sample, received_at)
     });
-    for to_application in mailbox.take_for_application() {
+    for to_application in mailbox.take_for_application().into_iter().filter(|_| acts) {
         match to_application {
             ToApplication::Message(message) => application.on_message(now, viewer, message),
             ToApplication::Clipboard(text) => application.on_clipboard(now, viewer, text),

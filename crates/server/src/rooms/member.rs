@@ -28,7 +28,7 @@ const JOIN_LIMIT: Duration = Duration::from_secs(5);
 /// Checks the proof of the token, lets the member join the room that it names, and moves its messages until it leaves.
 pub(crate) async fn serve(state: Arc<ServerState>, sessions: Sessions, client: WebSocketClient) {
     let Some(proven) = prove(&state, client).await else { return };
-    let ProvenClient { hello, proof, mut handshake, place: waiting } = proven;
+    let ProvenClient { hello, role: permitted, proof, mut handshake, place: waiting } = proven;
     let place = match take_place(&state) {
         Ok(place) => place,
         Err(error) => {
@@ -48,7 +48,8 @@ pub(crate) async fn serve(state: Arc<ServerState>, sessions: Sessions, client: W
     };
     drop(waiting);
     let join = match join {
-        Ok(join) => join,
+        // Roles are ordered: none gets one above its token's.
+        Ok(join) => Join { role: join.role.max(permitted), ..join },
         Err(words) => return handshake.refuse(None, &words).await,
     };
     let peer = handshake.peer();

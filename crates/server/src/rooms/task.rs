@@ -183,7 +183,7 @@ impl RoomTask {
     }
 }
 
-/// Everybody who knows the token may have any role, but for a second host: a host makes others hosts.
+/// The wish is within what the member's token permits. There is one host, who makes others hosts.
 fn granted(room: &Room, wished: Role) -> Role {
     let has_host = room.state().members().any(|(_, member)| member.role == Role::Host);
     if wished == Role::Host && has_host { Role::Guest } else { wished }

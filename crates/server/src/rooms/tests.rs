@@ -81,13 +81,39 @@ fn look(client: &mut Client, at: [f32; 3]) {
     client.receiver.on_input(client.clock.now(), presence);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_is_rendered_for_and_a_member_see_each_other_and_hand_a_ball_over() {
+/// A server that shows the plaza to one client.
+fn plaza() -> Server {
     let opening = Clock::start();
     let backend = Backend::default().or_environment().expect("a backend");
     let options = OpenOptions { backend, size: (256, 144), fps: 20, clock: &move || opening.now() };
     let source = open(&SourceKind::World { scene: None }, &options).expect("the plaza");
-    let server = Server::with(("fixed", bounds()), source, 1);
+    Server::with(("fixed", bounds()), source, 1)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spectator_s_client_gets_pictures_and_does_nothing_in_the_world() {
+    let server = plaza();
+    let mut visitor = Visitor::join(&server).await;
+    let mut client = server.watch_as_spectator().pictures(1).await;
+    look(&mut client, PLINTH);
+    let now = || server.state.clock.now();
+    client
+        .receiver
+        .on_device(now(), DeviceInput::Pointer(Some(Pointer { captured: true, buttons: 1, ..Pointer::default() })));
+    let key = Key::from_code("KeyR").expect("a key");
+    client.receiver.on_device(now(), DeviceInput::Key { key, pressed: true });
+    for _ in 0..20 {
+        client = client.pictures(1).await;
+        visitor.step().await;
+    }
+    assert!(client.newest_input.is_some_and(|input| input.0 > 0), "pictures follow the spectator's view");
+    let state = visitor.replica.state();
+    assert_eq!((state.owner(BALL), state.members().len()), (None, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_rendered_for_and_a_member_see_each_other_and_hand_a_ball_over() {
+    let server = plaza();
     let now = || server.state.clock.now();
     let mut visitor = Visitor::join(&server).await;
     let mut client = server.watch().pictures(1).await;

@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use nearlight_net::Token;
+use nearlight_rooms::Role;
 use nearlight_units::Span;
 use nearlight_urs::signalling::Guest;
 use nearlight_webrtc::{Fragment, MAX_SDP_BYTES, Offer, OfferError, Peer, PeerError};
@@ -83,8 +84,8 @@ impl Whep {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks the request's token; failures are rate-limited per address.
-    fn authorize(&self, client: Client, headers: &HeaderMap) -> Result<(), Refused> {
+    /// The role that the request's token stands for; failures are rate-limited per address.
+    fn authorize(&self, client: Client, headers: &HeaderMap) -> Result<Role, Refused> {
         let Some(token) = bearer(headers) else {
             // Not a guess, so the limiter counts no failure.
             return Err(Refused::new(StatusCode::UNAUTHORIZED, "send the pairing token: Authorization: Bearer TOKEN"));
@@ -92,7 +93,13 @@ impl Whep {
         self.state.check_token(client.0, token).map_err(Refused::from)
     }
 
-    fn accept(&self, client: Client, offer: &Offer, marker: bool) -> Result<(String, String, WebRtcSession), Refused> {
+    fn accept(
+        &self,
+        client: Client,
+        role: Role,
+        offer: &Offer,
+        marker: bool,
+    ) -> Result<(String, String, WebRtcSession), Refused> {
         let state = &self.state;
         let codec = state.choose(|kind| offer.video().iter().any(|offered| offered.codec == *kind))?;
         let now = state.clock.now();
@@ -110,7 +117,7 @@ impl Whep {
         let answer = peer.on_offer(now, offer).map_err(malformed)?;
         let own = peer.credentials().cloned().ok_or_else(|| internal("the answer has no ICE credentials"))?;
         let (display, sound) = (DisplayKind::Screen, offer.wants_sound());
-        let preferences = ClientPreferences { codec, display, sound, marker };
+        let preferences = ClientPreferences { role, codec, display, sound, marker };
         let common = SessionCommon::open(Arc::clone(state), session, preferences, peer.sender()).map_err(internal)?;
         let line = self.exchange.connect(&own, state.bad_path(session, now));
         tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client connected");
@@ -203,13 +210,13 @@ async fn offer(
     Extension(client): Extension<Client>,
     request: HttpRequest,
 ) -> Result<Response, Refused> {
-    whep.authorize(client, request.headers())?;
+    let role = whep.authorize(client, request.headers())?;
     let state = &whep.state;
     state.count_offer(state.clock.now(), Guest { address: client.0, trusted: true })?;
     let marker = wants_marker(request.uri().query().unwrap_or_default())?;
     let text = body(&whep, request, SDP).await?;
     let offer = Offer::parse(&text)?;
-    let (id, answer, task) = whep.accept(client, &offer, marker)?;
+    let (id, answer, task) = whep.accept(client, role, &offer, marker)?;
     if whep.sessions_begun.send(Box::pin(task.run())).await.is_err() {
         return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
     }

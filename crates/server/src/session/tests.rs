@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nearlight_codec::{CodecKind, Decoder, Encoders, Size, new_decoder};
 use nearlight_net::Token;
 use nearlight_rate::Bounds;
+use nearlight_rooms::Role;
 use nearlight_scene::{Opened, PacedTestCard, TestCard};
 use nearlight_session::{Captures, Presence, Receiver, ReceiverConfig, Sender, ServerEnd};
 use nearlight_units::Bitrate;
@@ -136,7 +137,7 @@ impl Server {
         let (closing, closing_seen) = watch::channel(false);
         let state = ServerState {
             clock,
-            pairing: Pairing::new(Token::generate().expect("random numbers"), None),
+            pairing: Pairing::new(&Token::generate().expect("random numbers"), None),
             offers: Offers::new(),
             handshakes: ServerState::new_handshakes(),
             admission: Admission::new(clients),
@@ -204,7 +205,7 @@ pub(crate) struct Client {
     /// Pictures with the marker below.
     marked: u32,
     keys: u32,
-    newest_input: Option<nearlight_units::InputSeq>,
+    pub(crate) newest_input: Option<nearlight_units::InputSeq>,
 }
 
 impl Client {
@@ -292,6 +293,11 @@ impl Server {
         self.watch_as(negotiated())
     }
 
+    /// The same with a spectator's token.
+    pub(crate) fn watch_as_spectator(&self) -> Client {
+        self.watch_as(CarrierEvent::Negotiated(preferences(Role::Spectator)))
+    }
+
     fn watch_as(&self, negotiated: CarrierEvent) -> Client {
         let client = self.connect();
         client.say(negotiated);
@@ -303,7 +309,7 @@ impl Server {
     /// A client with this codec that looks at this kind of display.
     fn watch_kind(&self, (codec, display): (CodecKind, DisplayKind)) -> Client {
         let mut client =
-            self.watch_as(CarrierEvent::Negotiated(ClientPreferences { codec, display, sound: false, marker: true }));
+            self.watch_as(CarrierEvent::Negotiated(ClientPreferences { codec, display, ..preferences(Role::Guest) }));
         client.decoder = new_decoder(codec).expect("a decoder");
         client.say(CarrierEvent::Message(ClientMessage::Display { display, display_hz: 60 }));
         client
@@ -414,15 +420,18 @@ async fn a_viewer_goes_from_its_own_encoder_to_a_layer_and_back() {
 }
 
 fn negotiated() -> CarrierEvent {
+    CarrierEvent::Negotiated(preferences(Role::Guest))
+}
+
+fn preferences(role: Role) -> ClientPreferences {
     let (codec, display) = (CodecKind::Vp8, DisplayKind::Screen);
-    CarrierEvent::Negotiated(ClientPreferences { codec, display, sound: false, marker: true })
+    ClientPreferences { role, codec, display, sound: false, marker: true }
 }
 
 #[tokio::test]
 async fn a_client_that_crops_nothing_gets_the_picture_alone() {
     for server in [Server::start(), Server::paced(1)] {
-        let preferences =
-            ClientPreferences { codec: CodecKind::Vp8, display: DisplayKind::Screen, sound: false, marker: false };
+        let preferences = ClientPreferences { marker: false, ..preferences(Role::Guest) };
         let client = server.watch_as(CarrierEvent::Negotiated(preferences)).pictures(10).await;
         assert_eq!(client.marked, 0);
     }

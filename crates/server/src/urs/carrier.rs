@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use nearlight_codec::CodecKind;
 use nearlight_net::{Clock, Token};
+use nearlight_rooms::Role;
 use nearlight_scene::START;
 use nearlight_session::{EncodedFrame, ReceivedInput, Sender, ServerEnd, SoundPacket, Wake};
 use nearlight_units::Time;
@@ -194,8 +195,9 @@ impl Carrier for UnityCarrier {
         {
             self.negotiated = true;
             let sound = self.at.peer.takes_sound();
-            // Unity's clients crop nothing.
-            let preferences = ClientPreferences { codec, display: DisplayKind::Screen, sound, marker: false };
+            // Unity's clients crop nothing, and spectators' tokens admit none.
+            let role = Role::Guest;
+            let preferences = ClientPreferences { role, codec, display: DisplayKind::Screen, sound, marker: false };
             return Some(CarrierEvent::Negotiated(preferences));
         }
         while let Some(event) = self.at.peer.poll_event() {

@@ -8,6 +8,7 @@ mod signalling;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::StatusCode;
 use nearlight_urs::signalling::{Brought, Gate, Refused as Unread};
 use nearlight_webrtc::{Offer, is_candidate};
 
@@ -32,7 +33,11 @@ pub(crate) fn open(
     let media = UnityPeers { state: Arc::clone(state), exchange: Arc::clone(exchange), sessions };
     let (signalling, work) = SignallingTask::open(options.mode, state.clock, gate(Arc::clone(state)), media);
     let checking = Arc::clone(state);
-    let refuse = Box::new(move |from, token: &str| checking.check_token(from, token).err().map(Refused::from));
+    let refuse = Box::new(move |from, token: &str| match checking.check_token(from, token) {
+        Ok(role) if role.acts() => None,
+        Ok(_) => Some(Refused::new(StatusCode::FORBIDDEN, "a spectator's link is not valid for Unity's clients")),
+        Err(rejection) => Some(Refused::from(rejection)),
+    });
     let access = Access { signalling, refuse, token_needed: options.token_needed };
     let router = routes::router(Arc::new(access));
     let router = match &options.pages {

@@ -1,0 +1,172 @@
+// Moves between the server's pictures and those that this page renders as a member of the room, by the user's choice or by measurements.
+
+import type { DeviceInput } from "./input/devices.ts";
+import type { LocalWorld } from "./local-world.ts";
+import type { Pose } from "./math.ts";
+import type { Statistics } from "./messages.ts";
+import { element } from "./page.ts";
+import { People } from "./people.ts";
+import { RENDERING_CHOICES, type RenderingChoice, RenderingChooser } from "./rendering.ts";
+
+/** The stream's frame rate is judged over at least this. */
+const JUDGED_MS = 1_000;
+
+export interface WorldRenderingOptions {
+  /** The link's address, token and certificate. */
+  origin: string;
+  token: string;
+  certificate: string | null;
+  choice: RenderingChoice;
+}
+
+export interface WorldRenderingOut {
+  /** What the user is called in the room. */
+  userName(): string;
+  /** The page's own pictures are on display, and the server's no longer needed. */
+  onLocal(): void;
+  /** The server's pictures are needed again. */
+  onServer(): void;
+  /** The choice is another, because the page could not render. */
+  onChoice(choice: RenderingChoice): void;
+  onCursor(cursor: string): void;
+  /** None: the page renders nothing. */
+  onLocalFrameRate(framesPerSecond: number | null): void;
+  onNotice(words: string): void;
+}
+
+export class WorldRendering {
+  readonly #options: WorldRenderingOptions;
+  readonly #out: WorldRenderingOut;
+  readonly #chooser: RenderingChooser;
+  readonly #people: People;
+  readonly #colour = colourOf(crypto.getRandomValues(new Uint8Array(1))[0] ?? 0);
+  #local: LocalWorld | null = null;
+  #opening = false;
+  #head: Pose;
+  /** Displayed pictures of the stream at the last judgement, and when. */
+  #displayed = { pictures: 0, at: 0 };
+  /** The number of the newest session, by which the room names its member. */
+  session = 0;
+  /** Whether the server's pictures are of a world that pages can render. */
+  available = true;
+
+  constructor(options: WorldRenderingOptions, head: Pose, out: WorldRenderingOut) {
+    this.#options = options;
+    this.#out = out;
+    this.#head = head;
+    this.#chooser = new RenderingChooser(options.choice);
+    this.#people = new People((words) => out.onNotice(words));
+  }
+
+  /** The world rendered by this page; none while the server renders it. */
+  get local(): LocalWorld | null {
+    return this.#local;
+  }
+
+  setChoice(choice: RenderingChoice): void {
+    this.#chooser.setChoice(choice);
+    this.apply();
+  }
+
+  /** Has the world rendered where it should be. */
+  apply(): void {
+    if (this.#chooser.rendering === "local") void this.#renderLocally();
+    else this.#leaveLocal();
+  }
+
+  onPresence(head: Pose): void {
+    this.#head = head;
+    this.#local?.onPresence(head);
+  }
+
+  /** Whether the input was for the world that this page renders. */
+  onDevice(input: DeviceInput): boolean {
+    this.#local?.onDevice(input);
+    return this.#local !== null;
+  }
+
+  /** How the stream does, of which `framesPerSecond` should come. */
+  onStatistics({ at, displayed, roundTripUs }: Statistics, framesPerSecond: number): void {
+    const passed = at - this.#displayed.at;
+    if (passed < JUDGED_MS) return;
+    const pictures = displayed - this.#displayed.pictures;
+    this.#displayed = { pictures: displayed, at };
+    // A new session counts from the beginning.
+    if (pictures < 0 || !this.available) return;
+    const roundTripMs = roundTripUs === null ? null : roundTripUs / 1_000;
+    this.#chooser.onStream(at, (1_000 * pictures) / passed, framesPerSecond, roundTripMs);
+    this.apply();
+  }
+
+  close(): void {
+    this.#local?.close();
+  }
+
+  /** The server's pictures stay until the page's own are there. */
+  async #renderLocally(): Promise<void> {
+    if (this.#local || this.#opening) return;
+    this.#opening = true;
+    try {
+      const address = new URL("local-world.js", document.baseURI).href;
+      const { LocalWorld } = (await import(address)) as typeof import("./local-world.ts");
+      // A canvas whose context was lost or given back cannot be drawn on again.
+      const canvas = element("local-picture", HTMLCanvasElement).cloneNode() as HTMLCanvasElement;
+      element("local-picture").replaceWith(canvas);
+      const { origin, token, certificate } = this.#options;
+      const member = { origin, token, certificate, name: this.#out.userName(), colour: this.#colour };
+      const local = await LocalWorld.open(canvas, member, this.#head, {
+        onShown: () => {
+          document.body.dataset.rendering = "local";
+          this.#out.onLocal();
+        },
+        onPeople: (people, you) => this.#people.show(people, you, `Visitor ${this.session}`),
+        onCursor: (cursor) => this.#out.onCursor(cursor),
+        onFrameRate: (framesPerSecond) => {
+          this.#out.onLocalFrameRate(framesPerSecond);
+          this.#chooser.onLocalFrameRate(performance.now(), framesPerSecond);
+          this.apply();
+        },
+        onEnded: (why) => this.#onLocalFailed(why),
+      });
+      // The user may have chosen otherwise meanwhile.
+      if (this.#chooser.rendering === "local") this.#local = local;
+      else local.close();
+    } catch (error) {
+      this.#onLocalFailed(error instanceof Error ? error.message : String(error));
+    } finally {
+      this.#opening = false;
+    }
+  }
+
+  #onLocalFailed(why: string): void {
+    this.#out.onNotice(`This browser does not render the world: ${why}`);
+    this.#chooser.onLocalFailed(performance.now());
+    this.#out.onChoice(this.#chooser.choice);
+    this.apply();
+  }
+
+  #leaveLocal(): void {
+    if (!this.#local) return;
+    this.#local.close();
+    this.#local = null;
+    this.#people.hide();
+    delete document.body.dataset.rendering;
+    this.#out.onLocalFrameRate(null);
+    this.#out.onServer();
+  }
+}
+
+/** The choice that the page's address names. */
+export function renderingChoiceOf(name: string | null): RenderingChoice {
+  return RENDERING_CHOICES.find((choice) => choice === name) ?? "server";
+}
+
+/** A bright colour for a number below 256. */
+function colourOf(number: number): [number, number, number] {
+  const hue = (number / 256) * 6;
+  const channel = (shift: number): number => {
+    const along = (shift + hue) % 6;
+    return Math.round(255 * (1 - 0.72 * Math.min(Math.max(Math.min(along, 4 - along), 0), 1)));
+  };
+  return [channel(5), channel(3), channel(1)];
+}
