@@ -277,7 +277,7 @@ impl Receiver {
 
     fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) {
         self.first_frame.get_or_insert(header.frame);
-        self.on_downlink_delay(now.ahead_of(header.sent_at));
+        self.on_downlink_delay(now, now.ahead_of(header.sent_at));
         self.assembler.on_symbol(now, header, payload);
         self.after_media(now);
     }
@@ -285,7 +285,7 @@ impl Receiver {
     fn on_repair(&mut self, now: Time, header: &RepairHeader, payload: &[u8]) {
         self.recovery.repairs += 1;
         self.first_frame.get_or_insert(header.frame);
-        self.on_downlink_delay(now.ahead_of(header.sent_at));
+        self.on_downlink_delay(now, now.ahead_of(header.sent_at));
         self.assembler.on_repair(now, header, payload);
         self.after_media(now);
     }

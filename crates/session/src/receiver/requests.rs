@@ -14,6 +14,9 @@ const RETRANSMISSION_SLACK: Span = Span::from_millis(5);
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 /// A faster packet reduces the recent transit time by this fraction of the difference. Guess: forgotten after a frame of 50 packets.
 const DOWNLINK_DELAY_DECAY: i64 = 16;
+/// After a pause of this length, how long packets took before it says nothing about the path: the newest packet alone does. The same as for
+/// a blocked path.
+const MEDIA_PAUSE: Span = Span::from_millis(500);
 /// With a longer round trip than this, requests are repeated anyway. Guess: a queue of seconds is not worth waiting for.
 const LONGEST_ROUND_TRIP: Span = Span::from_secs(4);
 /// A frame is given up after this or four round trips: by then a key frame shows a new picture sooner.
@@ -169,10 +172,12 @@ impl Receiver {
         if broken { self.key_frame_retry() } else { KEY_FRAME_PATIENCE.max(self.round_trip() * 2) }
     }
 
-    /// A media packet took this long, less the offset of the server's clock.
-    pub(super) fn on_downlink_delay(&mut self, way: Span) {
+    /// A media packet took this long, less the offset of the server's clock. Call it before the packet counts as arrived.
+    pub(super) fn on_downlink_delay(&mut self, now: Time, way: Span) {
+        let paused = now.saturating_since(self.assembler.heard_at()) > MEDIA_PAUSE;
+        let before = self.downlink_delay.filter(|_| !paused);
         self.downlink_delay =
-            Some(self.downlink_delay.map_or(way, |before| way.max(before - (before - way) / DOWNLINK_DELAY_DECAY)));
+            Some(before.map_or(way, |before| way.max(before - (before - way) / DOWNLINK_DELAY_DECAY)));
     }
 
     /// Round trip of a request sent now and its answer: a queue fills and drains faster than pings could show.

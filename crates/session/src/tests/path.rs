@@ -19,6 +19,8 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct Conditions {
     pub(super) delay: Span,
+    /// Datagrams to the client wait for this much more.
+    pub(super) queue: Span,
     /// Each datagram is delayed by up to this much more: values above the spacing of packets cause reordering.
     pub(super) jitter: Span,
     pub(super) loss: f64,
@@ -33,6 +35,7 @@ pub(super) struct Conditions {
 impl Conditions {
     pub(super) const CLEAN: Self = Self {
         delay: Span::from_millis(5),
+        queue: Span::ZERO,
         jitter: Span::ZERO,
         loss: 0.0,
         burst: 1.0,
@@ -285,7 +288,8 @@ impl Story {
             }
             let jitter = self.conditions.jitter.mul_f64(self.random.random::<f64>());
             self.count += 1;
-            let arrival = (self.now + self.conditions.delay + jitter).as_nanos();
+            let queue = if to_client { self.conditions.queue } else { Span::ZERO };
+            let arrival = (self.now + self.conditions.delay + queue + jitter).as_nanos();
             let turn = self.conditions.turn.as_nanos().max(1) as u64;
             let arrives_at = std::cmp::Reverse((Time::from_nanos(arrival.next_multiple_of(turn)), self.count));
             self.in_flight.push(InFlight { arrives_at, to_client, datagram: datagram.to_vec() });

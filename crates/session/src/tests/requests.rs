@@ -155,6 +155,29 @@ fn after_outages_of_any_length_small_frames_come_back_as_soon_as_large_ones() {
     }
 }
 
+/// A full queue loses packets before the path stops, and requests are outstanding: the round trip that was measured then says nothing about
+/// the path when it is back.
+#[test]
+fn after_an_outage_the_queue_before_it_delays_no_request() {
+    for seed in 0..10 {
+        for (queue, outage) in [(1_000, 5_000), (2_000, 5_000), (4_000, 20_000)] {
+            let mut story = Story::new(seed);
+            story.frame_bytes = 2_000;
+            story.run(Span::from_secs(1));
+            (story.conditions.queue, story.conditions.loss) = (Span::from_millis(queue), 0.4);
+            story.run(Span::from_millis(queue + 1_000));
+            story.conditions.outage = true;
+            story.run(Span::from_millis(queue));
+            (story.conditions.queue, story.conditions.loss) = (Span::ZERO, 0.0);
+            let resumed = story.outage(Span::from_millis(outage));
+            assert!(
+                resumed <= bound(Span::from_millis(5)),
+                "seed {seed}, {queue} ms, {outage} ms: resumed after {resumed}"
+            );
+        }
+    }
+}
+
 /// Over paths of any length that lose packets and fail now and then. What repairs a picture may be lost itself, several times over: that
 /// happens on one path in hundreds, and none of them is frozen for twice as long.
 #[test]
