@@ -31,6 +31,8 @@ case $purpose in python | test) packages+=(python3-venv) ;; esac
 [ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump webkit2gtk-driver bubblewrap xterm
   # Programs that are served: paplay, which plays, and SDL, with which the tests' own program captures the pointer and opens a dialog.
   pulseaudio-utils libsdl2-2.0-0
+  # A compositor for programs that need Wayland, and such a program.
+  sway foot
   # Programs that draw by OpenGL, which `nearlight hook` streams.
   libgl1 libglx-mesa0 libgles2)
 

@@ -121,6 +121,41 @@ test("the display follows the size of the viewer's window, and the program's win
   await server.stop();
 });
 
+test("a program that needs Wayland is served on sway: text, pointer, windows and another size", async (context) => {
+  const missing = ["sway", "foot"].filter((name) => spawnSync("which", [name]).status !== 0);
+  if (missing.length > 0) return context.skip(`not installed: ${missing.join(", ")} (apt install ${missing.join(" ")})`);
+  const line = "Az09 ~!@#$%^&*()_+ ñ 漢 🙂";
+  // The terminal reports clicks as bytes on its standard input (xterm's mouse protocol 1006).
+  const shell = `cat > /tmp/inside <<'END'
+IFS= read -r line; echo "read <$line>" > /tmp/line
+stty raw -echo; printf '\\033[?1000h\\033[?1006h'; head -c 9 | od -An -c > /tmp/click
+foot -T second sleep 600 & sleep 600
+END
+foot -T first -o colors.background=ffffff -o colors.foreground=000000 sh /tmp/inside &
+for name in line click; do while ! [ -s /tmp/$name ]; do sleep 0.1; done; echo "$name: $(cat /tmp/$name)"; done; sleep 600`;
+  const { server, page, context: opened, errors } = await open(shell, ["--compositor", "sway"], ["--fps", "30"]);
+  await untilDrawn(page);
+  await page.keyboard.type("Az09 ~!@#$%^&*()_+ ");
+  await page.keyboard.insertText("ñ 漢 🙂");
+  await eventually(() => page.evaluate(() => document.getElementById("typed").value), (value) => value === "");
+  await screenshot(page, "program-sway");
+  await page.keyboard.press("Enter");
+  await untilLogs(server, /line: read </, "the line is read");
+  assert.ok(server.log().includes(`read <${line}>`), server.log().slice(-1_000));
+  await page.setViewportSize({ width: 901, height: 600 });
+  const resized = await eventually(() => canvas(page), ({ size }) => String(size) === "902,600");
+  assert.deepEqual(resized.size, [902, 600]);
+  // The first cell.
+  await page.mouse.click(3, 5);
+  await untilLogs(server, /click: .*\[ +< +0 +; +1 +; +1 +M/, "a click at the upper left");
+  const titles = () => page.evaluate(() => document.getElementById("windows")?.textContent ?? "");
+  const both = await eventually(titles, (text) => /first/.test(text) && /second/.test(text));
+  assert.match(both, /first[\s\S]*second|second[\s\S]*first/, "the page lists both windows");
+  assert.deepEqual(errors, []);
+  await opened.close();
+  await server.stop();
+});
+
 test("a program built with SDL has the viewer's gamepad", async () => {
   const folder = await mkdtemp(path.join(tmpdir(), "nearlight-gamepad-"));
   await chmod(folder, 0o755);

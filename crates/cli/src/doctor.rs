@@ -162,6 +162,7 @@ fn ffmpeg(findings: &mut Findings) {
 fn programs(findings: &mut Findings) {
     for (name, package, use_of_it) in [
         ("Xvfb", "xvfb", "serve -- PROGRAM needs it"),
+        ("sway", "sway", "serve --compositor sway -- PROGRAM needs it"),
         ("bwrap", "bubblewrap", "serve -- PROGRAM needs it, unless --program-sandbox is off"),
     ] {
         let folders = std::env::var_os("PATH").unwrap_or_default();

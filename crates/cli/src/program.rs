@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 #[cfg(target_os = "linux")]
-use nearlight_display::{CpuShare, ProgramOptions, ProgramSource, Restart, Sandbox};
+use nearlight_display::{Compositor, CpuShare, ProgramOptions, ProgramSource, Restart, Sandbox};
 use nearlight_server::{PictureSize, ServeOptions};
 
 /// The subcommand, hidden from users, that the program runs under.
@@ -27,6 +27,9 @@ pub(crate) struct ProgramArguments {
     /// Serve this existing X display, such as :1, with or without a program
     #[arg(long, value_name = "NAME", conflicts_with_all = ["video", "test_card", "scene", "stereo"])]
     display: Option<String>,
+    /// What the program draws on: x11 (Xvfb), or sway for a program that needs Wayland, without capture of the pointer and without clipboard
+    #[arg(long, default_value = "x11", value_name = "x11|sway", requires = "command", conflicts_with = "display")]
+    compositor: Compositor,
     /// When to start the program again that has ended: never (the server ends with it), on-failure or always
     #[arg(long, default_value = "never", value_name = "WHEN", requires = "command")]
     restart: Restart,
@@ -54,6 +57,11 @@ impl ProgramArguments {
         !self.command.is_empty() || self.display.is_some()
     }
 
+    /// Whether the program's display has a clipboard that viewers can share.
+    pub(crate) fn has_clipboard(&self) -> bool {
+        self.compositor == Compositor::X11
+    }
+
     /// Starts the display. Starts no threads.
     pub(crate) fn open(&self, size: PictureSize, fps: Option<u16>, sound: bool) -> anyhow::Result<Option<Program>> {
         if !self.is_given() {
@@ -66,6 +74,7 @@ impl ProgramArguments {
         let options = ProgramOptions {
             command: self.command.clone(),
             display: self.display.clone(),
+            compositor: self.compositor,
             size,
             largest,
             restart: self.restart,

@@ -263,6 +263,12 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let interfaces = arguments.ethernet.iter().map(|name| EthernetInterface::open(name));
     let interfaces = interfaces.collect::<Result<Vec<_>, _>>().context("--ethernet")?;
     let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
+    #[cfg(target_os = "linux")]
+    if arguments.clipboard && !arguments.program.has_clipboard() {
+        anyhow::bail!(
+            "--clipboard on: programs on sway share no clipboard with viewers; leave it out, or use --compositor x11"
+        );
+    }
     // What it starts runs outside the server's sandbox, in one of its own.
     #[cfg(target_os = "linux")]
     let program = arguments.program.open(arguments.size, arguments.fps, arguments.sound)?;

@@ -71,10 +71,15 @@ impl Schedule {
         self.damaged = true;
     }
 
+    /// When a change would be captured at the earliest; none: at any time.
+    pub(crate) fn opens(&self) -> Option<Time> {
+        self.due.map(|due| due - self.interval / 2)
+    }
+
     /// What to do now; whoever is told to capture does.
     pub(crate) fn next(&mut self, now: Time) -> Next {
         if self.damaged {
-            let early = self.due.map_or(now, |due| due - self.interval / 2);
+            let early = self.opens().unwrap_or(now);
             if early > now {
                 self.waited = true;
                 return Next::Wait(Some(early - now));

@@ -1,7 +1,7 @@
 //! Connections to the display, and waiting for them.
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -99,17 +99,24 @@ impl Bell {
         if let Some(event) = display.connection.poll_for_event()? {
             return Ok(Some(event));
         }
+        self.wait_for(display.connection.stream(), limit);
+        display.connection.poll_for_event()
+    }
+
+    /// Returns when the stream can be read, after a ring or after so long; no limit waits for ever.
+    pub(crate) fn wait_for(&self, stream: &impl AsFd, limit: Option<Duration>) {
         let limit =
             limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
-        let stream = display.connection.stream().as_fd();
-        let mut both = [PollFd::new(&stream, PollFlags::IN), PollFd::new(&self.0, PollFlags::IN)];
+        let mut both = [PollFd::new(stream, PollFlags::IN), PollFd::new(&self.0, PollFlags::IN)];
         // An interrupted wait is a short one.
         let _ = poll(&mut both, limit.as_ref());
         let mut rings = [0; 64];
         while matches!((&self.0).read(&mut rings), Ok(count) if count > 0) {}
-        display.connection.poll_for_event()
     }
 }
+
+/// What ends one of a display's threads, in words.
+pub(crate) type ThreadError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What goes wrong on a connection, in words.
 #[derive(Debug, thiserror::Error)]

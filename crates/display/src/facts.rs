@@ -5,6 +5,7 @@ use x11rb::protocol::xproto::{self, AtomEnum, ConnectionExt as _, Window};
 
 use crate::connection::{Display, XError};
 use crate::layout::{Rectangle, WindowFacts};
+use crate::windows::MAX_TITLE;
 
 x11rb::atom_manager! {
     pub(crate) Atoms: AtomsCookie {
@@ -42,9 +43,6 @@ x11rb::atom_manager! {
         _NET_WORKAREA,
     }
 }
-
-/// Characters of a title that viewers get.
-const MAX_TITLE: usize = 120;
 
 /// What a window says of itself.
 pub(crate) fn read_facts(display: &Display, atoms: &Atoms, window: Window) -> Result<WindowFacts, XError> {

@@ -28,11 +28,14 @@ mod shared_memory;
 mod source;
 mod specification;
 mod supervisor;
+mod sway;
+mod threads;
 mod windows;
+mod xtest;
 
 pub use sandbox::Sandbox;
 pub use source::ProgramSource;
-pub use specification::{CpuShare, Ending, ProgramOptions, Restart};
+pub use specification::{Compositor, CpuShare, Ending, ProgramOptions, Restart};
 pub use supervisor::supervise;
 
 /// Why a program cannot be served.
@@ -46,6 +49,8 @@ pub enum DisplayError {
     Display { name: String, reason: String },
     #[error("the X display lacks the extension {0}, which is needed: use Xvfb (Debian: apt install xvfb)")]
     Extension(&'static str),
+    #[error("the compositor lacks {0}, which is needed: use sway 1.7 or newer (Debian: apt install sway)")]
+    Compositor(&'static str),
     #[error("cannot open the socket for the program's sound: {0}. --sound off serves the program without sound")]
     Sound(std::io::Error),
     #[error("the viewer's microphone cannot be decoded: {0}. --microphone off serves the program without it")]

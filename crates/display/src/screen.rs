@@ -38,7 +38,7 @@ impl ScreenSize {
         (u16::from_be_bytes([width_high, width_low]), u16::from_be_bytes([height_high, height_low]))
     }
 
-    fn set(&self, (width, height): (u16, u16)) {
+    pub(crate) fn set(&self, (width, height): (u16, u16)) {
         self.0.store(u32::from(width) << 16 | u32::from(height), Ordering::Relaxed);
     }
 }

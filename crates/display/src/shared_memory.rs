@@ -1,4 +1,4 @@
-//! Memory that the X server writes a picture into.
+//! Memory that the display server writes a picture into.
 
 #![allow(unsafe_code)]
 
@@ -33,11 +33,11 @@ impl SharedMemory {
         self.file.as_fd()
     }
 
-    /// What the X server has written. It writes only between a request for a picture and its reply, and requests take `&mut self`
-    /// through [`crate::capture`], which waits for the reply.
+    /// What the display server has written. It writes only between a request for a picture and its reply, and no slice is held by
+    /// whoever asks: [`crate::capture`] waits for the reply, and a screen copy is made into memory of which nobody reads.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping is as long as the slice and lives as long as `self`. The file is sealed by nobody, but only the X server
-        // has it besides, and it does not shorten it. It writes only while a request is under way, during which no slice is held.
+        // SAFETY: the mapping is as long as the slice and lives as long as `self`. The file is sealed by nobody, but only the display
+        // server has it besides, and it does not shorten it. It writes only while a request is under way, during which no slice is held.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }

@@ -23,14 +23,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::DisplayError;
-use crate::capture::Capture;
-use crate::connection::{Bell, Place, Ringer, XError, bell};
+use crate::connection::{Place, Ringer, ThreadError, bell};
 use crate::controls::Standing;
-use crate::injection::{Consequence, Heard, Injection};
+use crate::cursor::hidden;
+use crate::injection::{Consequence, Heard};
 use crate::microphone::Microphone;
-use crate::screen::ScreenSize;
 use crate::specification::{Demand, Ending, ProgramOptions, Report, SOUND_SOCKET};
-use crate::windows::{Order, Told, Windows};
+use crate::sway;
+use crate::threads::{Bells, Threads, open_x};
+use crate::windows::{Order, Told};
 
 /// Outputs that wait for the studio, which takes them at once.
 const MOST_OUTPUTS: usize = 256;
@@ -91,15 +92,12 @@ impl SoundFeed for Played {
 }
 
 /// What a thread does until the source is gone.
-type Work = Box<dyn FnOnce(&Shared) -> Result<(), XError> + Send>;
+type Work = Box<dyn FnOnce(&Shared) -> Result<(), ThreadError> + Send>;
 
-/// What the threads are made of; they start with the source, after the process has given up its privileges.
+/// What the source starts with.
 struct Parts {
-    capture: Capture,
-    windows: Windows,
-    windows_bell: Bell,
+    threads: Threads,
     orders: Receiver<Order>,
-    injection: Injection,
     heard: Receiver<Heard>,
     reports: BufReader<ChildStdout>,
 }
@@ -142,6 +140,8 @@ struct Shared {
 /// What viewers are told.
 struct State {
     pointer: (CursorShape, bool),
+    /// The display draws it itself, where whoever has the controls has moved it.
+    pointer_in_picture: bool,
     windows: String,
     standing: Standing,
     viewers: BTreeSet<Viewer>,
@@ -177,7 +177,10 @@ impl Shared {
     fn tell_standing(&self, standing: Option<Standing>) {
         let mut state = self.state();
         state.standing = standing.unwrap_or_else(|| std::mem::take(&mut state.standing));
-        let told: Vec<_> = state.viewers.iter().map(|viewer| (*viewer, state.standing_for(*viewer))).collect();
+        let mut told: Vec<_> = state.viewers.iter().map(|viewer| (*viewer, state.standing_for(*viewer))).collect();
+        if state.pointer_in_picture {
+            told.extend(state.viewers.iter().map(|viewer| (*viewer, state.pointer_for(*viewer))));
+        }
         state.put_out(told.into_iter());
         drop(state);
         self.ring();
@@ -208,6 +211,12 @@ impl State {
     fn put_out(&mut self, outputs: impl Iterator<Item = (Viewer, Output)>) {
         let room = MOST_OUTPUTS.saturating_sub(self.outputs.len());
         self.outputs.extend(outputs.take(room));
+    }
+
+    fn pointer_for(&self, viewer: Viewer) -> Output {
+        let (cursor, captured) = self.pointer.clone();
+        let drives = self.standing.driver == Some(viewer);
+        Output::Pointer { cursor: if self.pointer_in_picture && drives { hidden() } else { cursor }, captured }
     }
 
     fn standing_for(&self, viewer: Viewer) -> Output {
@@ -252,41 +261,43 @@ impl ProgramSource {
         let lost = || DisplayError::Supervisor(std::io::Error::other("it has no pipes"));
         let mut reports = BufReader::new(reports.ok_or_else(lost)?);
         supervisor.demands.say(options).map_err(DisplayError::Supervisor)?;
-        let (place, folder) = match &options.display {
-            Some(name) => (Place::Named(name.clone()), None),
-            None => match next_report(&mut reports) {
-                Some(Report::Display { number, cookie, folder }) => (Place::Own { number, cookie }, Some(folder)),
-                Some(Report::Failed { reason }) => return Err(DisplayError::Program(reason)),
-                _ => return Err(DisplayError::Supervisor(std::io::Error::other("it ended without a reason"))),
-            },
+        let first = if options.display.is_some() { None } else { next_report(&mut reports) };
+        if let Some(Report::Failed { reason }) = first {
+            return Err(DisplayError::Program(reason));
+        }
+        let (watched, closed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (capture_bell, hears_capture) = bell().map_err(DisplayError::Memory)?;
+        let (windows_bell, hears_windows) = bell().map_err(DisplayError::Memory)?;
+        let bells = Bells {
+            capture: hears_capture,
+            windows: hears_windows,
+            watched: Arc::clone(&watched),
+            closed: Arc::clone(&closed),
+        };
+        let (threads, folder) = match (&options.display, first) {
+            (Some(name), _) => (open_x(&Place::Named(name.clone()), options, fps, bells)?, None),
+            (None, Some(Report::Display { number, cookie, folder })) => {
+                (open_x(&Place::Own { number, cookie }, options, fps, bells)?, Some(folder))
+            }
+            (None, Some(Report::Compositor { wayland, own, folder })) => {
+                (sway::open(&wayland, &own, (options.size, options.largest), fps, bells)?, Some(folder))
+            }
+            _ => return Err(DisplayError::Supervisor(std::io::Error::other("it ended without a reason"))),
         };
         let socket = folder.filter(|_| options.sound).map(|folder| folder.join(SOUND_SOCKET));
         let microphone = (options.microphone && socket.is_some()).then(Microphone::new).transpose()?;
         let feed = microphone.as_ref().map(Microphone::feed);
         let sound = socket.map(|socket| SoundServer::bind(&socket, feed)).transpose().map_err(DisplayError::Sound)?;
-        let captured = Arc::new(AtomicBool::new(false));
-        let (watched, closed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (capture_bell, hears_capture) = bell().map_err(DisplayError::Memory)?;
-        let (windows_bell, hears_windows) = bell().map_err(DisplayError::Memory)?;
-        // All connect while the display is as large as it gets.
-        let [first, second, third] = [place.connect()?, place.connect()?, place.connect()?];
-        let size = ScreenSize::new(first.size);
-        let largest = options.largest.filter(|_| options.display.is_none());
-        let windows = Windows::open(first, Arc::clone(&captured), size.clone(), (options.size, largest))?;
-        let threads = (Arc::clone(&watched), Arc::clone(&closed));
-        let capture = Capture::open(second, size.clone(), fps, hears_capture, threads)?;
-        let injection = Injection::open(third, captured, size.clone())?;
         let program =
             options.command.first().map(|program| Path::new(program).file_name().unwrap_or(program).to_owned());
         let program = program.unwrap_or_else(|| OsString::from("a display")).to_string_lossy().into_owned();
-        let (width, height) = size.get();
-        let how = if windows.manages() { "Nearlight's window manager" } else { "its own window manager" };
-        let follows = if largest.is_some() { ", follows the viewer's window" } else { "" };
-        let name = format!("{program} on the X display {} ({width}x{height}{follows}, {how})", place.name());
+        let (width, height) = threads.size;
+        let name = format!("{program} {}", threads.name);
         let (heard_to, heard) = channel();
         let (orders_to, orders) = channel();
         let state = State {
             pointer: (CursorShape::Named("default".into()), false),
+            pointer_in_picture: threads.pointer_in_picture,
             windows: String::new(),
             standing: Standing::default(),
             viewers: BTreeSet::new(),
@@ -306,7 +317,7 @@ impl ProgramSource {
             supervisor,
             sound,
             microphone: microphone.map(|microphone| (microphone, None)),
-            parts: Some(Parts { capture, windows, windows_bell: hears_windows, orders, injection, heard, reports }),
+            parts: Some(Parts { threads, orders, heard, reports }),
             shared: Arc::new(shared),
             capture_bell,
             windows_bell,
@@ -384,7 +395,7 @@ fn follow(mut reports: BufReader<ChildStdout>, shared: &Shared) {
                 return shared.fail(words);
             }
             Some(Report::Failed { reason }) => return shared.fail(reason),
-            Some(Report::Display { .. }) => {}
+            Some(Report::Display { .. } | Report::Compositor { .. }) => {}
             None => return shared.fail(format!("the supervisor of {name} has ended")),
         }
     }
@@ -409,11 +420,11 @@ impl Application for ProgramSource {
         if self.know_pointer.insert(viewer) {
             // Whoever sends input has had its welcome, and is not told in vain.
             let mut state = self.shared.state();
-            let (cursor, captured) = state.pointer.clone();
+            let pointer = state.pointer_for(viewer);
             let program = message(&for_page("program", &self.shared.name.clone().into()));
             let windows = (!state.windows.is_empty()).then(|| Output::Message(message(&state.windows)));
             let standing = state.standing_for(viewer);
-            let outputs = [Output::Message(program), Output::Pointer { cursor, captured }, standing];
+            let outputs = [Output::Message(program), pointer, standing];
             let records = self.microphone.is_some();
             let microphone = records.then(|| Output::Message(message(&for_page("microphone", &true.into()))));
             state.put_out(outputs.into_iter().chain(windows).chain(microphone).map(|output| (viewer, output)));
@@ -454,7 +465,7 @@ impl Application for ProgramSource {
 impl PushSource for ProgramSource {
     fn start(&mut self, sink: Arc<dyn PictureSink>) -> std::io::Result<()> {
         let Some(parts) = self.parts.take() else { return Ok(()) };
-        let Parts { capture, windows, windows_bell, orders, injection, heard, reports } = parts;
+        let Parts { threads: Threads { capture, windows, injection, .. }, orders, heard, reports } = parts;
         let _ = self.shared.sink.set(Arc::clone(&sink));
         let spawn = |name: &str, work: Work| {
             let shared = Arc::clone(&self.shared);
@@ -467,13 +478,13 @@ impl PushSource for ProgramSource {
         };
         let capture_bell = self.capture_bell.clone();
         let managed = move |shared: &Shared| {
-            windows.run(&windows_bell, &orders, &|told| match told {
+            windows(&orders, &|told| match told {
                 Told::Resized => capture_bell.ring(),
                 told => shared.on_told(told),
             })
         };
         spawn("windows", Box::new(managed))?;
-        spawn("capture", Box::new(move |_: &Shared| capture.run(sink.as_ref())))?;
+        spawn("capture", Box::new(move |_: &Shared| capture(sink.as_ref())))?;
         let (demands, orders, windows_bell) =
             (self.supervisor.demands.clone(), self.orders.clone(), self.windows_bell.clone());
         let injected = move |shared: &Shared| {

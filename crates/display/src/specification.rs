@@ -17,6 +17,8 @@ pub struct ProgramOptions {
     pub command: Vec<OsString>,
     /// An existing X display such as `:1`; none starts Xvfb.
     pub display: Option<String>,
+    /// What the program draws on, where no display is there already.
+    pub compositor: Compositor,
     /// Of the display, in pixels; both even.
     pub size: (u16, u16),
     /// The display's size follows that of the window of the viewer who has the controls, up to this; none: it stays as it is. An existing
@@ -33,6 +35,28 @@ pub struct ProgramOptions {
     pub sound: bool,
     /// The program may record the microphone of whoever has the controls, if that viewer's page offers it. Needs `sound`.
     pub microphone: bool,
+}
+
+/// What a program draws on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Compositor {
+    /// An X server, Xvfb.
+    #[default]
+    X11,
+    /// sway, for programs that need Wayland.
+    Sway,
+}
+
+impl FromStr for Compositor {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "x11" => Ok(Self::X11),
+            "sway" => Ok(Self::Sway),
+            _ => Err("write x11 or sway"),
+        }
+    }
 }
 
 /// When to start a program again that has ended.
@@ -136,6 +160,8 @@ fn signal_name(signal: u8) -> &'static str {
 pub(crate) enum Report {
     /// The X server answers at this display for this cookie. The program reaches the sockets in the folder.
     Display { number: u32, cookie: Vec<u8>, folder: PathBuf },
+    /// The compositor answers at its Wayland socket and at its own. The program reaches the sockets in the folder.
+    Compositor { wayland: PathBuf, own: PathBuf, folder: PathBuf },
     /// The program runs; `how` describes its sandbox, for people.
     Started { how: String },
     /// A line of the program's standard output or error.

@@ -1,15 +1,14 @@
-//! The process that has the X server and the program as children: starts them, reports on them, and ends them.
+//! The process that has the display server and the program as children: starts them, reports on them, and ends them.
 //!
 //! It exists because the server gives up the rights that starting programs takes before it opens its ports, and because nothing must be
 //! left running when the server ends, however it ends: the supervisor ends everything when its standard input closes.
 
-use std::ffi::{OsStr, OsString};
+mod display_server;
+
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, chown};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -17,22 +16,16 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
-use crate::connection::{Place, x_socket};
+use self::display_server::DisplayServer;
 use crate::gamepad::PadState;
 use crate::gamepad_file::GamepadFile;
-use crate::host::{Identity, authority, descendants, find_program, identity, pid, random};
+use crate::host::{Identity, descendants, find_program, identity, pid};
 use crate::processor_limit::ProcessorLimit;
 use crate::sandbox::{self, EMPTY_HOME, Needs, RUNTIME_FOLDER, Sandbox};
-use crate::specification::{Demand, Ending, ProgramOptions, Report, SOUND_SOCKET};
+use crate::specification::{Compositor, Demand, Ending, ProgramOptions, Report, SOUND_SOCKET};
 
 /// How often it looks for children that have ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// Numbers of displays, above those of desktops and of X servers that look for a free one, which begin at 0.
-const DISPLAYS: Range<u32> = 64..1_024;
-/// Displays that are tried: of those that look free, some may be taken at the same moment, or have sockets left by other users.
-const MOST_DISPLAYS: usize = 20;
-/// How long the X server may take to start. A cold disk included.
-const X_LIMIT: Duration = Duration::from_secs(10);
 /// How long a program may take to end after it was asked to.
 const END_LIMIT: Duration = Duration::from_secs(1);
 /// The pause before a program is started again; doubled after each run that was shorter than `SHORT_RUN`, up to `LONGEST_PAUSE`.
@@ -53,8 +46,11 @@ const PASSED_ON: [&str; 5] = ["PATH", "LANG", "LANGUAGE", "TZ", "TERM"];
 const PASSED_ON_PREFIXES: [&str; 10] =
     ["LC_", "SDL_", "MESA_", "GALLIUM_", "LIBGL_", "LP_", "QT_", "GTK_", "GDK_", "__GL_"];
 /// They lead to the desktop of the user who started the server, or are secrets of the server's.
-const WITHHELD: [&str; 6] = [
+const WITHHELD: [&str; 9] = [
+    "DISPLAY",
+    "XAUTHORITY",
     "WAYLAND_DISPLAY",
+    "SWAYSOCK",
     "DBUS_SESSION_BUS_ADDRESS",
     "NEARLIGHT_TOKEN",
     "XDG_RUNTIME_DIR",
@@ -84,9 +80,9 @@ pub fn supervise() -> ExitCode {
         }
         let _ = orders.send(News::Close);
     });
-    let (x, folder, identity, gamepad, limit) = (None, None, None, None, None);
+    let (server, folder, identity, gamepad, limit) = (None, None, None, None, None);
     let niceness = USUAL_NICENESS;
-    let mut supervisor = Supervisor { options, news, heard, x, folder, identity, gamepad, niceness, limit };
+    let mut supervisor = Supervisor { options, news, heard, server, folder, identity, gamepad, niceness, limit };
     let done = supervisor.run();
     supervisor.end_all();
     match done {
@@ -113,19 +109,12 @@ enum Heard {
     Nothing,
 }
 
-struct XServer {
-    process: Option<Pid>,
-    display: OsString,
-    cookie_file: Option<PathBuf>,
-    socket: Option<PathBuf>,
-}
-
 struct Supervisor {
     options: ProgramOptions,
     news: Sender<News>,
     heard: Receiver<News>,
-    x: Option<XServer>,
-    /// Holds the cookie; removed at the end.
+    server: Option<DisplayServer>,
+    /// Holds cookies and sockets; removed at the end.
     folder: Option<PathBuf>,
     /// Whom the program runs as, if not as the server's own user.
     identity: Option<Identity>,
@@ -142,11 +131,12 @@ impl Supervisor {
         set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| format!("no subreaper: {error}"))?;
         self.identity = identity(self.options.user.as_deref())?;
         self.check_tools()?;
-        let (x, report_of_it) = match self.options.display.clone() {
-            Some(display) => (existing(display), None),
-            None => self.start_x()?,
+        let (server, report_of_it) = match (self.options.display.clone(), self.options.compositor) {
+            (Some(display), _) => (DisplayServer::existing(display), None),
+            (None, Compositor::X11) => self.start_x().map(|(server, report)| (server, Some(report)))?,
+            (None, Compositor::Sway) => self.start_sway().map(|(server, report)| (server, Some(report)))?,
         };
-        self.x = Some(x);
+        self.server = Some(server);
         if let Some(display) = report_of_it {
             report(&display);
         }
@@ -225,8 +215,12 @@ impl Supervisor {
 
     fn check_tools(&self) -> Result<(), String> {
         let find = |name: &str| find_program(OsStr::new(name));
-        if self.options.display.is_none() && find("Xvfb").is_none() {
-            return Err("Xvfb, the program's X display, is missing (Debian: apt install xvfb)".into());
+        let (server, words) = match self.options.compositor {
+            Compositor::X11 => ("Xvfb", "Xvfb, the program's X display, is missing (Debian: apt install xvfb)"),
+            Compositor::Sway => ("sway", "sway, the program's Wayland display, is missing (Debian: apt install sway)"),
+        };
+        if self.options.display.is_none() && find(server).is_none() {
+            return Err(words.into());
         }
         let Some(program) = self.options.command.first() else { return Ok(()) };
         if find_program(program).is_none() {
@@ -292,85 +286,13 @@ impl Supervisor {
         command
     }
 
-    fn start_x(&mut self) -> Result<(XServer, Option<Report>), String> {
-        let wrong = |error: io::Error| format!("cannot prepare the display: {error}");
-        let cookie = random(16).map_err(wrong)?;
-        let name = random(8).map_err(wrong)?.into_iter().fold(0_u64, |name, byte| name << 8 | u64::from(byte));
-        let folder = std::env::temp_dir().join(format!("nearlight-{name:016x}"));
-        std::fs::DirBuilder::new().mode(0o700).create(&folder).map_err(wrong)?;
-        self.folder = Some(folder.clone());
-        let cookie_file = folder.join("Xauthority");
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&cookie_file).map_err(wrong)?;
-        file.write_all(&authority(&cookie)).map_err(wrong)?;
-        if let Some(Identity { user, group, .. }) = self.identity {
-            for path in [&folder, &cookie_file] {
-                chown(path, Some(user), Some(group)).map_err(wrong)?;
-            }
-        }
-        let mut said = "all numbers of displays are taken".to_owned();
-        for number in DISPLAYS.filter(|number| UnixStream::connect(x_socket(*number)).is_err()).take(MOST_DISPLAYS) {
-            match self.start_x_at(number, &cookie, &cookie_file)? {
-                Ok(process) => {
-                    let (display, socket) = (format!(":{number}").into(), Some(x_socket(number)));
-                    let x = XServer { process, display, cookie_file: Some(cookie_file), socket };
-                    return Ok((x, Some(Report::Display { number, cookie, folder })));
-                }
-                Err(words) => said = words,
-            }
-        }
-        Err(format!("Xvfb did not start: {said}"))
-    }
-
-    /// Starts the X server for this display and waits until it answers to the cookie; or what it said when it ended.
-    ///
-    /// The number is chosen here: with `-displayfd`, Xvfb takes no lock, and as root removes the socket of whoever has the first one.
-    fn start_x_at(
-        &self,
-        number: u32,
-        cookie: &[u8],
-        cookie_file: &Path,
-    ) -> Result<Result<Option<Pid>, String>, String> {
-        // Xvfb takes no size above that which it was started with.
-        let (width, height) = self.options.largest.unwrap_or(self.options.size);
-        let mut command = self.as_user(0, None);
-        command.args(["Xvfb", &format!(":{number}"), "-screen", "0", &format!("{width}x{height}x24")]);
-        command.args(["-nolisten", "tcp", "-nolisten", "local", "-noreset", "-auth"]).arg(cookie_file);
-        // Repetition of held keys as on a desktop.
-        command.args(["-ardelay", "500", "-arinterval", "33"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("Xvfb does not start: {error}"))?;
-        let process = pid(child.id());
-        self.read_lines(child.stderr.take());
-        let place = Place::Own { number, cookie: cookie.to_vec() };
-        let begun = now();
-        loop {
-            let ended = self.reap(process)?.is_some();
-            if !ended && place.connect().is_ok() {
-                return Ok(Ok(process));
-            }
-            if ended || begun.elapsed() > X_LIMIT {
-                break;
-            }
-            pause(LOOK / 5);
-        }
-        if let Some(process) = process {
-            let _ = kill_process(process, Signal::KILL);
-        }
-        // Its last words may still be on their way.
-        pause(LOOK);
-        let lines =
-            self.heard.try_iter().filter_map(|news| if let News::Line(line) = news { Some(line) } else { None });
-        Ok(Err(lines.last().unwrap_or_else(|| "it printed nothing".into())))
-    }
-
     fn start_program(&self) -> Result<(Option<Pid>, String), String> {
         let program = self.options.command.first().ok_or("no program")?;
         let file = find_program(program).ok_or_else(|| format!("there is no program {}", program.display()))?;
         let mut command = self.as_user(self.niceness, self.limit.as_ref());
-        let x = self.x.as_ref().ok_or("no display")?;
+        let server = self.server.as_ref().ok_or("no display")?;
         let strict = self.options.sandbox == Sandbox::Strict;
-        self.set_environment(&mut command, x);
+        self.set_environment(&mut command, server);
         let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let (home, network) = (self.home(), self.options.network);
         let how = match self.options.sandbox {
@@ -380,7 +302,7 @@ impl Supervisor {
             }
             sandbox => {
                 let sound = self.sound_socket();
-                let sockets: Vec<PathBuf> = x.socket.iter().chain(&x.cookie_file).chain(&sound).cloned().collect();
+                let sockets: Vec<PathBuf> = server.files.iter().chain(&sound).cloned().collect();
                 let needs = Needs {
                     sandbox,
                     network,
@@ -409,7 +331,7 @@ impl Supervisor {
         Ok((pid(child.id()), format!("{user}{how}")))
     }
 
-    fn set_environment(&self, command: &mut Command, x: &XServer) {
+    fn set_environment(&self, command: &mut Command, server: &DisplayServer) {
         if self.options.sandbox == Sandbox::Strict {
             command.env_clear();
             let passes = |name: &OsStr| {
@@ -424,12 +346,9 @@ impl Supervisor {
             }
         }
         command.env_remove("NEARLIGHT_TOKEN");
-        command.env("DISPLAY", &x.display).env("XDG_SESSION_TYPE", "x11");
+        command.envs(server.variables.iter().map(|(name, value)| (name, value)));
         // Assistive technology would be reached through D-Bus, which the program does not have.
         command.env("NO_AT_BRIDGE", "1").env("GTK_USE_PORTAL", "0");
-        if let Some(file) = &x.cookie_file {
-            command.env("XAUTHORITY", file);
-        }
         if let Some(socket) = self.sound_socket() {
             command.env("PULSE_SERVER", format!("unix:{}", socket.display()));
         }
@@ -507,7 +426,7 @@ impl Supervisor {
                 interrupted = looked;
             }
             ended = self.reap(process)?.or(ended);
-            let others = || descendants().iter().any(|(child, _)| Some(*child) != self.x_process());
+            let others = || descendants().iter().any(|(child, _)| Some(*child) != self.server_process());
             if let Some(ending) = ended.filter(|_| !others()) {
                 return Ok(Some((ending, begun.elapsed())));
             }
@@ -518,16 +437,16 @@ impl Supervisor {
         self.gamepad.iter().for_each(GamepadFile::interrupt_reads);
     }
 
-    fn x_process(&self) -> Option<Pid> {
-        self.x.as_ref().and_then(|x| x.process)
+    fn server_process(&self) -> Option<Pid> {
+        self.server.as_ref().and_then(|server| server.process)
     }
 
     /// Takes note of children that have ended. Returns how this one did.
     fn reap(&self, process: Option<Pid>) -> Result<Option<Ending>, String> {
         let mut ended = None;
         while let Ok(Some((child, status))) = wait(WaitOptions::NOHANG) {
-            if Some(child) == self.x_process() {
-                return Err("the program's X server has ended".into());
+            if Some(child) == self.server_process() {
+                return Err("the program's display server has ended".into());
             }
             if Some(child) == process {
                 let signal = status.terminating_signal().map(|signal| Ending::Signal(signal as u8));
@@ -537,11 +456,11 @@ impl Supervisor {
         Ok(ended)
     }
 
-    /// Asks everything to end, then kills it, the X server last.
+    /// Asks everything to end, then kills it, the display server last.
     fn end_all(&mut self) {
-        let x = self.x_process();
+        let server = self.server_process();
         let program = |all: Vec<(Pid, bool)>| {
-            all.into_iter().filter(move |(child, zombie)| Some(*child) != x && !zombie).collect::<Vec<_>>()
+            all.into_iter().filter(move |(child, zombie)| Some(*child) != server && !zombie).collect::<Vec<_>>()
         };
         for (child, _) in program(descendants()) {
             let _ = kill_process(child, Signal::TERM);
@@ -562,15 +481,15 @@ impl Supervisor {
             pause(LOOK);
             waited += LOOK;
         }
-        if let Some(x) = x {
-            let _ = kill_process(x, Signal::TERM);
+        if let Some(server) = server {
+            let _ = kill_process(server, Signal::TERM);
             for _ in 0..10 {
                 if self.reap(None).is_err() {
                     break;
                 }
                 pause(LOOK);
             }
-            let _ = kill_process(x, Signal::KILL);
+            let _ = kill_process(server, Signal::KILL);
         }
         // Unmounts the one, removes the other.
         (self.gamepad, self.limit) = (None, None);
@@ -588,15 +507,6 @@ fn now() -> Instant {
 #[expect(clippy::disallowed_methods, reason = "this process waits for others")]
 fn pause(time: Duration) {
     thread::sleep(time);
-}
-
-fn existing(display: String) -> XServer {
-    XServer {
-        process: None,
-        display: display.into(),
-        cookie_file: std::env::var_os("XAUTHORITY").map(PathBuf::from),
-        socket: None,
-    }
 }
 
 /// Standard output is the server's: if it is gone, standard input ends as well.

@@ -32,6 +32,9 @@ use crate::screen::{Screen, ScreenSize, size_for};
 const ARROW: u16 = 68;
 /// A hidden pointer is looked at again after so many milliseconds each: a program that captures it hides it first and grabs it then.
 const LOOKS_AGAIN: [u64; 3] = [50, 150, 400];
+/// Characters of a title that viewers get.
+pub(crate) const MAX_TITLE: usize = 120;
+
 /// What the thread is told.
 #[derive(Debug)]
 pub(crate) enum Order {

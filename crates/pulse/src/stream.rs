@@ -363,6 +363,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_client_writes_when_it_is_asked_waits_for_one_buffer() {
+        for (target_length, blocks) in [(!0, USUAL_BLOCKS), (960, LEAST_BLOCKS), (1_920 * 5, 5)] {
+            let format = spec(SampleFormat::S16Le, 2, 48_000);
+            let mut stream = Stream::new(format, BufferAttr { target_length, ..DEFAULTS }).expect("a format");
+            let mut wanted = stream.begin();
+            let longest = (0..200).map(|_| {
+                stream.on_bytes(&vec![0; wanted as usize]);
+                let played = stream.mix(&mut [0.0; BLOCK_FRAMES * 2]);
+                wanted = played.wanted;
+                assert!(!played.starved, "of {blocks} blocks");
+                played.waited
+            });
+            // The block itself is played by then.
+            assert_eq!(longest.max(), Some(Span::from_millis(10) * i64::from(blocks - 1)), "of {blocks} blocks");
+        }
+    }
+
+    #[test]
     fn a_stream_that_is_drained_says_when_all_was_played() {
         let mut stream = Stream::new(spec(SampleFormat::S16Le, 2, 48_000), DEFAULTS).expect("a format");
         stream.on_bytes(&[1; 3_000]);

@@ -14,12 +14,12 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearlight_display::{ProgramOptions, ProgramSource, Restart, Sandbox};
+use nearlight_display::{Compositor, ProgramOptions, ProgramSource, Restart, Sandbox};
 use nearlight_scene::{
     Application as _, Output, PictureSink, Planes, PlanesContent, PushSource as _, SceneError, SubmittedPicture,
     Viewer, ViewerInput,
@@ -111,6 +111,7 @@ impl Served {
         let options = ProgramOptions {
             command: ["sh", "-c", &words].map(Into::into).to_vec(),
             display: None,
+            compositor: Compositor::X11,
             size: SIZE,
             largest: None,
             restart: Restart::Never,
@@ -240,6 +241,19 @@ fn no_picture_of_2000_is_torn() {
         seen += 1;
     }
     assert!(changes > 200, "only {changes} different pictures");
+}
+
+#[test]
+fn a_window_at_rest_is_captured_no_more() {
+    let folder = Folder::new("rest");
+    let served = Served::start(&folder, "relative", 60);
+    served.until_prints("captured");
+    // The last pictures of a window that was just drawn come within 230 ms.
+    let begin = Instant::now();
+    while served.greys.recv_timeout(Duration::from_secs(1)).is_ok() {
+        assert!(begin.elapsed() < PATIENCE, "the program does not rest");
+    }
+    assert_eq!(served.greys.recv_timeout(Duration::from_secs(2)), Err(RecvTimeoutError::Timeout));
 }
 
 #[test]
