@@ -1,6 +1,6 @@
 //! What a viewer's devices do to the display: keys, pointer, wheel, touch, and who of several viewers has the controls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use nearlight_scene::{Viewer, ViewerInput};
@@ -56,6 +56,8 @@ pub(crate) struct Controls {
     asking: Vec<Viewer>,
     /// Of the viewers' windows, in CSS pixels.
     windows: BTreeMap<Viewer, (u16, u16)>,
+    /// Viewers whose browsers have captured the pointer.
+    capturing: BTreeSet<Viewer>,
     /// The driver's newest pointer: movement and wheel are totals.
     pointer: Option<Pointer>,
     at: Option<(i16, i16)>,
@@ -73,8 +75,22 @@ impl Controls {
     pub(crate) fn new(size: (u16, u16), keyboard: Keyboard) -> Self {
         let (driver, pointer, at, touch, gamepad) = (None, None, None, None, None);
         let (asking, buttons, scrolled) = (Vec::new(), Vec::new(), [0; 2]);
-        let (windows, captured) = (BTreeMap::new(), false);
-        Self { size, keyboard, driver, asking, windows, pointer, at, buttons, scrolled, gamepad, touch, captured }
+        let (windows, capturing, captured) = (BTreeMap::new(), BTreeSet::new(), false);
+        Self {
+            size,
+            keyboard,
+            driver,
+            asking,
+            windows,
+            capturing,
+            pointer,
+            at,
+            buttons,
+            scrolled,
+            gamepad,
+            touch,
+            captured,
+        }
     }
 
     fn driver(&self) -> Option<Viewer> {
@@ -159,6 +175,7 @@ impl Controls {
     pub(crate) fn on_viewer_left(&mut self, now: Time, viewer: Viewer, actions: &mut Vec<Action>) {
         self.asking.retain(|asking| *asking != viewer);
         self.windows.remove(&viewer);
+        self.capturing.remove(&viewer);
         self.on_released(now, viewer, actions);
     }
 
@@ -198,7 +215,7 @@ impl Controls {
 
     /// Whether this viewer has the controls. Who does something while nobody has them, or whoever has them is idle, takes them.
     fn drives(&mut self, now: Time, viewer: Viewer, input: &ViewerInput, actions: &mut Vec<Action>) -> bool {
-        let acts = !input.events.is_empty();
+        let acts = self.begins_to_capture(viewer, input) || !input.events.is_empty();
         let holds = !self.buttons.is_empty() || input.devices.holds_anything();
         match &mut self.driver {
             Some((driver, acted)) if *driver == viewer => {
@@ -221,6 +238,15 @@ impl Controls {
                 acts
             }
         }
+    }
+
+    /// The click that captures the pointer is the browser's own: without it, the viewer would have pressed nothing yet.
+    fn begins_to_capture(&mut self, viewer: Viewer, input: &ViewerInput) -> bool {
+        let captures = input.devices.pointer.is_some_and(|pointer| pointer.captured);
+        if !captures {
+            self.capturing.remove(&viewer);
+        }
+        captures && self.capturing.insert(viewer)
     }
 
     /// Movement and wheel count from the pointer's totals, or where they are not known from those of the next input.
@@ -502,6 +528,20 @@ mod tests {
             &input(Pointer { at: place, buttons: 1, ..Pointer::default() }, &[button(true, place)]),
         );
         assert_eq!(pressed, [Action::Button { button: 1, pressed: true }]);
+    }
+
+    #[test]
+    fn who_captures_the_pointer_takes_the_controls_once() {
+        let mut controls = controls();
+        controls.set_captured(true);
+        let look = |captured, right| input(Pointer { captured, moved: [right, 0], ..Pointer::default() }, &[]);
+        assert_eq!(act(&mut controls, 0, ONE, &look(false, 0)), []);
+        assert_eq!(controls.standing().driver, None, "movement alone takes nothing");
+        assert_eq!(act(&mut controls, 1, ONE, &look(true, 0)), []);
+        assert_eq!(act(&mut controls, 2, ONE, &look(true, 7)), [Action::MoveBy { right: 7, down: 0 }]);
+        controls.on_released(millis(3), ONE, &mut Vec::new());
+        assert_eq!(act(&mut controls, 4, ONE, &look(true, 9)), [], "handed over, with the pointer still captured");
+        assert_eq!(controls.standing().driver, None);
     }
 
     #[test]
