@@ -21,8 +21,10 @@ const ROUNDS = 2;
 const BUSY = 0.3;
 /** Keys that change nothing, at most: more, and the figures are those of the rest. */
 const MOST_MISSED = 0.1;
+/** How long the program is watched while nothing happens: a hundredth of a core is 50 ms, five of the kernel's ticks. */
+const REST_MS = 5_000;
 /** A start and its measurement. */
-const LIMIT_MS = 60_000 + keys * 400;
+const LIMIT_MS = 60_000 + keys * 400 + REST_MS;
 const [WIDTH, HEIGHT] = [1280, 720];
 const here = path.dirname(fileURLToPath(import.meta.url));
 const folder = await mkdtemp(path.join(tmpdir(), "nearlight-bench-"));
@@ -200,13 +202,19 @@ async function measure(way) {
     for (let key = 0; key < keys; key += 1) await press();
     const seconds = (performance.now() - before.at) / 1_000;
     const delays = await page.evaluate(() => window.benchWatcher.delays);
-    return {
+    const result = {
       delays,
       missed: keys - delays.length,
       server: ((await processorTime(opened.processes)) - before.server) / seconds,
       browser: ((await processorTime(chromium)) - before.browser) / seconds,
       bytes: ((await loopbackBytes()) - before.bytes) / keys,
     };
+    // What follows the last change is over by then.
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    const resting = { server: await processorTime(opened.processes), at: performance.now() };
+    await new Promise((resolve) => setTimeout(resolve, REST_MS));
+    const rest = ((await processorTime(opened.processes)) - resting.server) / ((performance.now() - resting.at) / 1_000);
+    return { ...result, rest };
   } finally {
     await browser.close();
     await opened.close();
@@ -253,7 +261,7 @@ try {
 }
 const percentile = (sorted, percent) => (sorted[Math.max(0, Math.ceil((sorted.length * percent) / 100) - 1)] ?? Number.NaN).toFixed(1);
 const mean = (numbers) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
-console.log(`${"".padEnd(18)} p50 ms  p95 ms    n  missed  server cores  browser cores  KB a key`);
+console.log(`${"".padEnd(18)} p50 ms  p95 ms    n  missed  server cores  at rest  browser cores  KB a key`);
 for (const [name, rounds] of results) {
   for (const { error } of rounds.filter(({ error }) => error)) {
     console.log(`${name.padEnd(18)} failed: ${error.message.split("\n")[0]}`);
@@ -265,7 +273,7 @@ for (const [name, rounds] of results) {
   const column = (value, width) => String(value).padStart(width);
   console.log(
     name.padEnd(18) + column(percentile(sorted, 50), 7) + column(percentile(sorted, 95), 8) + column(sorted.length, 5) + column(good.reduce((sum, { missed }) => sum + missed, 0), 8) +
-      column(mean(good.map(({ server }) => server)).toFixed(2), 14) + column(mean(good.map(({ browser }) => browser)).toFixed(2), 15) + column((mean(good.map(({ bytes }) => bytes)) / 1_000).toFixed(1), 10),
+      column(mean(good.map(({ server }) => server)).toFixed(2), 14) + column(mean(good.map(({ rest }) => rest)).toFixed(3), 9) + column(mean(good.map(({ browser }) => browser)).toFixed(2), 15) + column((mean(good.map(({ bytes }) => bytes)) / 1_000).toFixed(1), 10),
   );
   const missed = good.reduce((sum, { missed }) => sum + missed, 0);
   if (missed > keys * good.length * MOST_MISSED) {
