@@ -46,6 +46,7 @@ check: setup-kernel $(PAGE)
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo clippy --release -p nearlight-kernel --features bpf --all-targets -- -D warnings
+	cargo clippy --release -p nearlight-nats --features client --all-targets -- -D warnings
 	cd web && npm run --silent check
 
 # The tests build the command themselves, with what their own dependencies need: building it first would be done twice.

@@ -4,7 +4,7 @@
 #   scripts/setup.sh run    what building and serving need
 #   scripts/setup.sh kernel that, and what compiles the programs of `nearlight kernel`
 #   scripts/setup.sh python what `run` installs, and what building the Python package needs
-#   scripts/setup.sh test   all of these, and what the tests need (two browsers, a virtual screen, ffmpeg, aiortc, tcpdump, QEMU)
+#   scripts/setup.sh test   all of these, and what the tests need (two browsers, a virtual screen, ffmpeg, aiortc, tcpdump, QEMU, Go)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-run}
@@ -35,6 +35,9 @@ case $purpose in python | test) packages+=(python3-venv) ;; esac
   sway foot
   # Programs that draw by OpenGL, which `nearlight hook` streams.
   libgl1 libglx-mesa0 libgles2)
+
+# What builds the NATS server through which servers share rooms, and what checks the manifests; any Go will do (scripts/go-program.sh).
+[ "$purpose" = test ] && ! command -v go >/dev/null && [ ! -x /usr/local/go/bin/go ] && packages+=(golang-go)
 
 # The receiving library is built for aarch64 and run in QEMU's emulation.
 cross=$([ "$purpose" = test ] && [ "$(uname -m)" = x86_64 ] && echo aarch64-unknown-linux-gnu || true)

@@ -6,8 +6,16 @@ target=${CARGO_TARGET_DIR:-target}
 
 step() { printf '\n== %s\n' "$*"; }
 
+step "Kubernetes' manifests"
+deploy/kubernetes/check.sh
+
+# Two servers share rooms through it.
+step "a NATS server for the tests"
+scripts/go-program.sh nats-server
+
+# With the feature, and not once without and once with it: it takes no other test away.
 step "every crate, and the command end to end"
-cargo test --release --workspace --exclude nearlight-xtask
+cargo test --release --workspace --exclude nearlight-xtask --features nearlight-cli/fleet
 
 step "congestion control in the kernel"
 cargo test --release -p nearlight-kernel --features bpf

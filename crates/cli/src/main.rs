@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+mod agones;
 mod analyze;
 mod announcement;
 mod doctor;

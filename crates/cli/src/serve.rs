@@ -28,7 +28,7 @@ use crate::announcement::{Announcement, Style};
 use crate::program::ProgramArguments;
 use crate::sandbox::Needs;
 use crate::stand_in::{self, StandIn};
-use crate::{log, memory, parse, sandbox};
+use crate::{agones, log, memory, parse, sandbox};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -145,6 +145,14 @@ pub(crate) struct ServeArguments {
     /// Maximum number of members of all rooms together; 0 for no rooms
     #[arg(long, default_value_t = 256)]
     max_members: usize,
+    /// Share all rooms with the other servers that speak to this NATS server: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT. It must
+    /// have JetStream. Needs a build with `--features fleet`
+    #[arg(long, value_name = "URL", env = "NEARLIGHT_NATS", hide_env_values = true)]
+    nats: Option<String>,
+    /// Be a game server of this fleet: tell it of readiness, health and taken places, and end when it says so. The port of Agones' SDK is
+    /// in `AGONES_SDK_HTTP_PORT`, or 9358
+    #[arg(long)]
+    fleet: Option<Fleet>,
     /// Accept Unity Render Streaming's web clients, which have no token: anyone who can reach the port can view and control the scene.
     /// In private mode, only one client can use each connection name
     #[arg(long, value_name = "MODE", num_args = 0..=1, default_missing_value = "public")]
@@ -185,6 +193,12 @@ pub(crate) struct ServeArguments {
     /// Print only the links, one per line; write only warnings and errors to standard error
     #[arg(long, short)]
     quiet: bool,
+}
+
+/// What starts servers and takes them away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Fleet {
+    Agones,
 }
 
 /// Clap would treat a bare `Option` as an optional argument.
@@ -235,12 +249,30 @@ impl ServeArguments {
             clipboard: self.clipboard,
             max_clients: self.max_clients,
             max_members: self.max_members,
+            fleet: None,
             stereo: self.stereo,
             unity,
             events: self.events,
             impairment: bad_path.map(|path| Impairment { path, seed: self.seed }),
         })
     }
+}
+
+/// Connects to the other servers, if there is a way to them.
+#[cfg(feature = "fleet")]
+async fn join_fleet(options: ServeOptions, nats: Option<String>) -> anyhow::Result<ServeOptions> {
+    let Some(url) = nats else { return Ok(options) };
+    // Another one for each run: what the run before owned is not this one's.
+    let id: String = nearlight_net::nonce()?.0[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let fleet = nearlight_nats::connect(&url, nearlight_fleet::ServerId::new(&id)?).await?;
+    tracing::info!(server = id, "shares its rooms with other servers");
+    Ok(ServeOptions { fleet: Some(fleet), ..options })
+}
+
+#[cfg(not(feature = "fleet"))]
+#[expect(clippy::unused_async, reason = "as with NATS")]
+async fn join_fleet(options: ServeOptions, _nats: Option<String>) -> anyhow::Result<ServeOptions> {
+    Ok(options)
 }
 
 /// The default redundancy policy.
@@ -272,6 +304,12 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     // What it starts runs outside the server's sandbox, in one of its own.
     #[cfg(target_os = "linux")]
     let program = arguments.program.open(arguments.size, arguments.fps, arguments.sound)?;
+    let (nats, fleet) = (arguments.nats.clone(), arguments.fleet);
+    let capacity = arguments.max_clients + arguments.max_members;
+    anyhow::ensure!(
+        nats.is_none() || cfg!(feature = "fleet"),
+        "This build cannot share rooms with other servers. Build it with `cargo build --release --features nearlight-cli/fleet`, or leave out --nats."
+    );
     let options = arguments.options(clock)?;
     #[cfg(target_os = "linux")]
     let (options, own) = match program {
@@ -294,6 +332,7 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             log::hold();
         }
         tracing::info!("sandbox: {sandbox}");
+        let options = join_fleet(options, nats).await?;
         let server = BoundServer::open(options, clock)?.with_ethernet(&interfaces, allowed.as_ref())?;
         let (local, others) = (server.local_link(), server.other_links());
         let ethernet = server.ethernet_links().to_vec();
@@ -334,6 +373,16 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             }
             if let Err(error) = announcement.renewed(hash).print(style) {
                 tracing::warn!(%error, "cannot print the new link");
+            }
+        };
+        let observer = server.observer();
+        let stop = async {
+            match fleet {
+                None => stop.await,
+                Some(Fleet::Agones) => tokio::select! {
+                    () = stop => {}
+                    () = agones::serve(clock, capacity, move || observer.taken()) => {}
+                },
             }
         };
         let ended = server.run(stop, on_renewal).await;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, ensure};
 use clap::{Args, ValueEnum};
 use nearlight_link::{LoadedPath, PathSpec};
-use nearlight_net::{Link, Trust};
+use nearlight_net::Link;
 use nearlight_rooms::{MAX_MEMBERS, RoomConfig, is_room_name, usual_objects};
 use nearlight_swarm::live::{self, Progress};
 use nearlight_swarm::{Behaviour, Profile, Quantiles, Summary, page, virtual_time};
@@ -31,9 +31,10 @@ enum Baseline {
 
 #[derive(Debug, Args)]
 pub(crate) struct SwarmArguments {
-    /// The link that `nearlight serve` printed
-    #[arg(required_unless_present = "in_virtual_time", conflicts_with = "in_virtual_time")]
-    link: Option<String>,
+    /// The link that `nearlight serve` printed; several of servers that share their rooms, among which members spread, and to the next of
+    /// which they go when theirs is gone
+    #[arg(required_unless_present = "in_virtual_time", conflicts_with = "in_virtual_time", value_name = "LINK")]
+    links: Vec<String>,
     /// Number of synthetic members
     #[arg(long, short = 'n', default_value = "20", value_parser = parse::count)]
     clients: usize,
@@ -168,13 +169,11 @@ fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 fn visit(arguments: &SwarmArguments, profile: Arc<Profile>, rooms: usize) -> anyhow::Result<(Summary, String)> {
-    let link = Link::parse(arguments.link.as_deref().unwrap_or_default())?;
-    let fact = link.authority();
-    let trust = link.certificate.map_or(Trust::Roots, Trust::Certificate);
+    let links = arguments.links.iter().map(|link| Link::parse(link)).collect::<Result<Vec<_>, _>>()?;
+    let fact = links.iter().map(Link::authority).collect::<Vec<_>>().join(", ");
     let options = live::Options {
         profile,
-        link,
-        trust,
+        links,
         members: arguments.clients,
         rooms,
         room: arguments.room.clone(),
@@ -257,6 +256,9 @@ fn words(summary: &Summary) -> String {
         ));
     }
     lines.push(delay("Start-up", summary.startup_ms));
+    if summary.moved_ms.is_some() {
+        lines.push(delay("On another server after", summary.moved_ms));
+    }
     lines.push(format!(
         "Stalls: {} ({:.2} s)\nLost events: {}\nDisagreeing at rest: {} of {}\nActions: {}, of which {} refused, {} unanswered\n",
         summary.stalls,

@@ -21,7 +21,7 @@ impl Hall {
     fn new(members: usize) -> Self {
         let now = Time::from_secs(1);
         let mut room = Room::new(now, RoomConfig::default(), &usual_objects()).expect("poses");
-        let join = Join { room: "main".into(), role: Role::Guest, name: "member".into(), colour: [0; 3] };
+        let join = Join { room: "main".into(), role: Role::Guest, name: "member".into(), colour: [0; 3], key: None };
         let mut member = |_| (room.on_join(now, &join, join.role).expect("a place"), Replica::new(now, TICK));
         let members = (0..members).map(&mut member).collect();
         let mut hall = Self { now, room, members, out: Vec::new() };

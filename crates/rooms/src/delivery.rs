@@ -7,7 +7,7 @@ use nearlight_units::{Bitrate, Span, Time};
 use crate::history::{History, distance};
 use crate::interest::{Viewer, interest};
 use crate::limits::Bucket;
-use crate::message::{BASES, EntryHead, PosesReceived, SubjectId, age_byte, write_poses_head};
+use crate::message::{BASES, EntryHead, POSES_GAP, PosesReceived, SubjectId, age_byte, write_poses_head};
 use crate::pose::{Sample, part};
 use crate::state::{MemberId, Revision};
 
@@ -43,6 +43,8 @@ pub(crate) struct Subject {
     sent: bool,
     /// Who sent it, and needs not be told.
     source: Option<MemberId>,
+    /// Of an object: when its owner changed last. What an owner says without knowing of that is from before.
+    pub(crate) owned_since: Revision,
     changed_at: Time,
     captured_at: Time,
 }
@@ -55,6 +57,7 @@ impl Subject {
             hidden: false,
             sent: false,
             source: None,
+            owned_since: Revision::default(),
             changed_at: now,
             captured_at: now,
         }
@@ -116,6 +119,8 @@ pub(crate) struct Delivery {
     /// When the first change that is not acknowledged was sent.
     sent_at: Time,
     backoff: u32,
+    /// The log began here when the member came: it cannot have applied less.
+    least: Revision,
     /// It needs the whole room.
     pub(crate) needs_snapshot: bool,
     /// Since when it is behind without any progress.
@@ -128,6 +133,8 @@ pub(crate) struct Delivery {
     /// The carrier takes nothing at the moment.
     pub(crate) blocked: bool,
     poses_number: u32,
+    /// Which numbers the member knows already, its first message after the snapshot tells; there are no poses before.
+    adopts_numbers: bool,
     unacknowledged: VecDeque<SentPoses>,
     spare: Vec<Vec<SentEntry>>,
     pairs: Vec<Pair>,
@@ -148,13 +155,14 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub(crate) fn new(now: Time, tick: Span, rate: Bitrate, subjects: usize) -> Self {
+    pub(crate) fn new(now: Time, tick: Span, rate: Bitrate, subjects: usize, least: Revision) -> Self {
         let mut delivery = Self {
             sent: Revision::default(),
             furthest: Revision::default(),
             acknowledged: Revision::default(),
             sent_at: now,
             backoff: 0,
+            least,
             needs_snapshot: true,
             behind_since: None,
             receipt_due: false,
@@ -162,6 +170,7 @@ impl Delivery {
             upstream: 0,
             blocked: false,
             poses_number: 0,
+            adopts_numbers: false,
             unacknowledged: VecDeque::new(),
             spare: Vec::new(),
             pairs: vec![Pair::default(); subjects],
@@ -221,7 +230,7 @@ impl Delivery {
 
     /// How far the member is with the log.
     pub(crate) fn on_revision(&mut self, now: Time, acknowledged: Revision) {
-        if acknowledged <= self.acknowledged || acknowledged > self.furthest {
+        if acknowledged <= self.acknowledged || acknowledged < self.least || acknowledged > self.furthest {
             return;
         }
         (self.acknowledged, self.sent_at, self.backoff) = (acknowledged, now, 0);
@@ -229,7 +238,19 @@ impl Delivery {
         self.sent = self.sent.max(acknowledged);
     }
 
+    /// The member may have been here before, or in the room that this one continues: its numbers go on.
+    pub(crate) const fn adopt_numbers(&mut self) {
+        self.adopts_numbers = true;
+    }
+
     pub(crate) fn on_received(&mut self, now: Time, received: PosesReceived) {
+        if self.adopts_numbers {
+            // Before it has the snapshot, it does not know from where on poses are of this term.
+            if self.acknowledged != Revision::default() {
+                (self.adopts_numbers, self.poses_number) = (false, received.highest.min(u32::MAX / 2) + POSES_GAP);
+            }
+            return;
+        }
         let mut place = 0;
         while let Some(sent) = self.unacknowledged.get(place) {
             if sent.number > received.highest {
@@ -312,6 +333,9 @@ impl Delivery {
         subjects: &mut [Option<Subject>],
         out: &mut Vec<u8>,
     ) -> bool {
+        if self.adopts_numbers {
+            return false;
+        }
         self.budget.refill(now);
         let own = SubjectId::Member(recipient);
         let (repeat_after, half) = (self.repeat_after(), self.tick / 2);

@@ -9,7 +9,7 @@ use nearlight_wire::Pose;
 use crate::message::{Downstream, Upstream};
 use crate::{
     Avatar, Change, Join, MAX_MESSAGE_BYTES, MAX_SNAPSHOT_BYTES, MemberId, ObjectId, Replica, ReplicaEvent, Request,
-    Role, Room, RoomConfig, RoomEvent,
+    Role, Room, RoomConfig, RoomEvent, SeatKey,
 };
 
 /// One step of a run.
@@ -97,6 +97,14 @@ pub enum Operation {
     Pass {
         milliseconds: u8,
     },
+    /// The member's connection is replaced by another one, over which it joins again.
+    Reconnect {
+        who: u8,
+    },
+    /// A checkpoint is written.
+    Save,
+    /// Another program continues the room from the last checkpoint, and all members join again.
+    Continue,
 }
 
 const OBJECTS: u32 = 4;
@@ -108,6 +116,7 @@ const SETTLING: Span = Span::from_secs(30);
 struct Actor {
     id: MemberId,
     replica: Replica,
+    join: Join,
     /// The room knows it.
     is_member: bool,
     /// It is driven.
@@ -132,6 +141,8 @@ pub struct World {
     random: u64,
     /// What each revision changed, as the first replica that saw it said.
     log: BTreeMap<u64, Change>,
+    checkpoint: Option<Vec<u8>>,
+    joins: u128,
 }
 
 impl World {
@@ -146,6 +157,8 @@ impl World {
             weather: (0, 0, 20),
             random: 1,
             log: BTreeMap::new(),
+            checkpoint: None,
+            joins: 0,
         }
     }
 
@@ -254,6 +267,34 @@ impl World {
         place.map_or(MemberId(9_999), |place| self.actors[place].id)
     }
 
+    /// Keys differ from each other.
+    fn next_key(&mut self) -> Option<SeatKey> {
+        self.joins += 1;
+        Some(SeatKey(self.joins.to_be_bytes()))
+    }
+
+    /// Over another connection: what is under way over the old one is lost.
+    fn reconnect(&mut self, place: usize) {
+        let now = self.now;
+        let old = self.actors[place].id;
+        self.flying.retain(|(_, to, _)| !matches!(to, To::Room(id) | To::Member(id) if *id == old));
+        let Ok(id) = self.room.on_join(now, &self.actors[place].join, self.actors[place].join.role) else { return };
+        let actor = &mut self.actors[place];
+        (actor.id, actor.blocked) = (id, false);
+        actor.replica.on_connected();
+    }
+
+    /// What happened after the checkpoint is lost, and who joined after it joins anew.
+    fn continue_room(&mut self) {
+        let Some(checkpoint) = self.checkpoint.take() else { return };
+        let term = self.room.state().revision().term() + 1;
+        self.room =
+            Room::restore(self.now, RoomConfig::default(), &checkpoint, term).expect("the room's own checkpoint");
+        self.flying.clear();
+        self.actors.retain(|actor| actor.is_alive);
+        (0..self.actors.len()).for_each(|place| self.reconnect(place));
+    }
+
     fn ask(&mut self, who: u8, request: Request) {
         if let Some(actor) = self.actor(who) {
             let _ = actor.replica.request(request);
@@ -275,13 +316,13 @@ impl World {
                     return;
                 }
                 let name = format!("member {wanted}");
-                let join = Join { room: "main".into(), role: role(wanted), name, colour: [wanted; 3] };
+                let join =
+                    Join { room: "main".into(), role: role(wanted), name, colour: [wanted; 3], key: self.next_key() };
                 let join = Join::parse(&join.to_bytes()).expect("its own writing");
                 let id = self.room.on_join(now, &join, join.role).expect("room");
                 let replica = Replica::new(now, Span::from_millis(20));
-                let actor =
-                    Actor { id, replica, is_member: true, is_alive: true, blocked: false, last: Vec::new(), seen: 0 };
-                self.actors.push(actor);
+                let (is_member, is_alive, blocked) = (true, true, false);
+                self.actors.push(Actor { id, replica, join, is_member, is_alive, blocked, last: Vec::new(), seen: 0 });
             }
             Operation::Leave { who } => {
                 let member = self.member(who);
@@ -361,6 +402,19 @@ impl World {
                 }
             }
             Operation::Weather { loss, repeats, delay } => self.weather = (loss, repeats, delay),
+            Operation::Reconnect { who } => {
+                if let Some(place) = usize::from(who).checked_rem(self.actors.len())
+                    && self.actors[place].is_alive
+                {
+                    self.reconnect(place);
+                }
+            }
+            Operation::Save => {
+                let mut checkpoint = Vec::new();
+                self.room.write_checkpoint(&mut checkpoint);
+                self.checkpoint = Some(checkpoint);
+            }
+            Operation::Continue => self.continue_room(),
             Operation::Pass { milliseconds } => {
                 for _ in 0..=i64::from(milliseconds) / 5 {
                     self.step();
@@ -384,6 +438,13 @@ impl World {
         for actor in &self.actors {
             let Actor { id, replica, .. } = actor;
             assert_eq!(replica.state(), self.room.state(), "{id:?} knows another room");
+            for (object, _) in self.room.state().objects() {
+                assert_eq!(replica.object(object), self.room.object(object), "{object:?} as {id:?} sees it");
+            }
+            for (member, _) in self.room.state().members().filter(|(_, member)| member.role.acts()) {
+                let seen = replica.seen(member).map(|seen| seen.avatar);
+                assert_eq!(seen, self.room.body(member), "{member:?} as {id:?} sees it");
+            }
             assert_eq!(replica.digest(), expected, "{id:?} sees another room");
         }
     }

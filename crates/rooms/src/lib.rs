@@ -13,6 +13,9 @@
 //! acknowledged. How often and in which detail follows from distance and view (`interest`) and from what the member's network carries
 //! ([`Room::on_network`]). What has come to rest is sent until it is acknowledged, so that all agree at rest.
 //!
+//! A room can be continued by another program, from a checkpoint ([`Room::write_checkpoint`]). What happened after the checkpoint is lost, and
+//! the new term in the room's revisions tells replicas so. Who has a [`SeatKey`] claims its seat again there.
+//!
 //! Messages may be lost, repeated and reordered; the core needs no reliable carrier. [`Lane`] says which of them a carrier should rather send
 //! over a reliable stream. `docs/wire.md` describes the messages.
 
@@ -34,12 +37,12 @@ mod state;
 
 pub use digest::Digest;
 pub use message::{
-    Join, MAX_EVENT_BYTES, MAX_MEMBERS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_OBJECTS, MAX_SNAPSHOT_BYTES,
-    MAX_UPSTREAM_BYTES, MessageError, ROOMS_VERSION, Reason, is_room_name,
+    Join, MAX_CHECKPOINT_BYTES, MAX_EVENT_BYTES, MAX_MEMBERS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_OBJECTS,
+    MAX_SNAPSHOT_BYTES, MAX_UPSTREAM_BYTES, MessageError, ROOMS_VERSION, Reason, SeatKey, is_room_name,
 };
 pub use pose::{Avatar, JOINTS_PER_HAND, NotAPose};
 pub use replica::{Replica, ReplicaEvent, Request, RequestError, Seen};
-pub use room::{Counters, JoinError, Lane, Room, RoomConfig, RoomEvent, Traffic, usual_objects};
+pub use room::{CheckpointError, Counters, JoinError, Lane, Room, RoomConfig, RoomEvent, Traffic, usual_objects};
 pub use state::{Cause, Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role, RoomState};
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub const MAX_UPSTREAM_BYTES: usize = 16 << 10;
 pub const MAX_MESSAGE_BYTES: usize = 16 << 10;
 /// A full room with bodies, joints and objects.
 pub const MAX_SNAPSHOT_BYTES: usize = 512 << 10;
+/// The longest checkpoint of a room: a snapshot, and 22 bytes for each member.
+pub const MAX_CHECKPOINT_BYTES: usize = MAX_SNAPSHOT_BYTES + 22 * MAX_MEMBERS + 1;
 /// Commands in one message.
 pub(crate) const MAX_COMMANDS: usize = 64;
 /// Changes in one message.
@@ -55,6 +57,8 @@ enum Kind {
     Changes = 4,
     Poses = 5,
     Goodbye = 6,
+    /// Between servers.
+    Checkpoint = 7,
 }
 
 impl Kind {
@@ -96,6 +100,16 @@ fn read_object_id(reader: &mut Reader<'_>) -> Result<ObjectId, MessageError> {
     reader.varint32("object").map(ObjectId)
 }
 
+/// With what a member claims its seat again over another connection. It is drawn at random and a secret of the member and the servers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SeatKey(pub [u8; 16]);
+
+impl std::fmt::Debug for SeatKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("SeatKey")
+    }
+}
+
 /// The first message of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
@@ -105,6 +119,8 @@ pub struct Join {
     pub role: Role,
     pub name: String,
     pub colour: [u8; 3],
+    /// Who has one keeps its seat for a while when its connection breaks, and gets it again with the same key.
+    pub key: Option<SeatKey>,
 }
 
 impl Join {
@@ -114,6 +130,7 @@ impl Join {
         out.extend_from_slice(&self.colour);
         write_bytes(&mut out, self.room.as_bytes());
         write_bytes(&mut out, self.name.as_bytes());
+        out.extend(self.key.iter().flat_map(|key| key.0));
         out
     }
 
@@ -123,8 +140,9 @@ impl Join {
         let (role, colour) = (read_role(&mut reader)?, reader.array()?);
         let room = reader.text(MAX_NAME_BYTES, "room")?.to_owned();
         let name = reader.text(MAX_NAME_BYTES, "name")?.to_owned();
+        let key = if reader.is_empty() { None } else { Some(SeatKey(reader.array()?)) };
         reader.finish()?;
-        let join = Self { room, role, name, colour };
+        let join = Self { room, role, name, colour, key };
         if is_room_name(&join.room) { Ok(join) } else { Err(MessageError::Field("room")) }
     }
 }
@@ -206,6 +224,11 @@ pub(crate) struct PosesReceived {
     /// Bit n: the message n + 1 before it.
     pub(crate) before: u32,
 }
+
+/// Numbers of a member's pose messages go on so far above the highest one that it received. More than are under way at any time.
+pub(crate) const POSES_GAP: u32 = 20_000;
+/// In a new term, what is not so far above is from the room's term before.
+pub(crate) const STALE_POSES: u32 = POSES_GAP / 4;
 
 impl PosesReceived {
     pub(crate) fn add(&mut self, number: u32) {
@@ -401,6 +424,56 @@ pub(crate) fn write_changes_head(first: Revision, receipt: Receipt, count: usize
     write_varint(out, count as u64);
 }
 
+/// What the room's next program needs besides what members know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SavedSeat {
+    pub(crate) key: Option<SeatKey>,
+    /// The latest command that was carried out or refused.
+    pub(crate) command: CommandNumber,
+}
+
+/// All of a room, from which another program can continue it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SavedRoom {
+    /// Its `you` is the number of the next member.
+    pub(crate) snapshot: Snapshot,
+    /// Of the snapshot's members, in the same order.
+    pub(crate) seats: Vec<SavedSeat>,
+}
+
+impl SavedRoom {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.push(Kind::Checkpoint.first_byte());
+        self.snapshot.write(out);
+        for SavedSeat { key, command } in &self.seats {
+            out.push(u8::from(key.is_some()));
+            out.extend(key.iter().flat_map(|key| key.0));
+            write_varint(out, u64::from(command.0));
+        }
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
+        if bytes.len() > MAX_CHECKPOINT_BYTES {
+            return Err(MessageError::TooLong(bytes.len()));
+        }
+        let mut reader = Reader::new(bytes);
+        expect(&mut reader, Kind::Checkpoint)?;
+        expect(&mut reader, Kind::Snapshot)?;
+        let snapshot = Snapshot::read(&mut reader)?;
+        let mut seats = Vec::new();
+        for _ in &snapshot.members {
+            let key = match reader.u8()? {
+                0 => None,
+                1 => Some(SeatKey(reader.array()?)),
+                _ => return Err(MessageError::Field("key")),
+            };
+            seats.push(SavedSeat { key, command: CommandNumber(reader.varint32("command")?) });
+        }
+        reader.finish()?;
+        Ok(Self { snapshot, seats })
+    }
+}
+
 /// The whole room, for a member that comes or has fallen behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
@@ -437,7 +510,7 @@ impl Snapshot {
         }
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, MessageError> {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, MessageError> {
         let (you, revision, receipt) = (read_member_id(reader)?, Revision(reader.varint()?), Receipt::read(reader)?);
         let events = Digest(u64::from_be_bytes(reader.array()?));
         let mut members = Vec::new();

@@ -10,7 +10,7 @@ use crate::digest::Digest;
 use crate::history::History;
 use crate::message::{
     Command, Downstream, EntryHead, MAX_COMMANDS, MAX_EVENT_BYTES, MessageError, PosesReceived, Reason, Receipt,
-    Snapshot, SubjectId, Upstream, milliseconds,
+    STALE_POSES, Snapshot, SubjectId, Upstream, milliseconds,
 };
 use crate::pose::{Avatar, NotAPose, QuantisedPose, Sample};
 use crate::state::{Cause, Change, CommandNumber, MemberId, ObjectId, Revision, Role, RoomState};
@@ -130,6 +130,8 @@ pub struct Replica {
     you: Option<MemberId>,
     subjects: BTreeMap<SubjectId, Known>,
     received: PosesReceived,
+    /// Pose messages up to this number are from an earlier term.
+    stale_poses: u32,
     interval: Span,
     body: Option<Sample>,
     body_since: Option<u32>,
@@ -164,6 +166,7 @@ impl Replica {
             you: None,
             subjects: BTreeMap::new(),
             received: PosesReceived::default(),
+            stale_poses: 0,
             interval: interval.max(Span::from_millis(11)),
             body: None,
             body_since: None,
@@ -293,6 +296,13 @@ impl Replica {
         Ok(CommandNumber(self.first_command.0 + self.commands.len() as u32 - 1))
     }
 
+    /// It has joined again with the same [`SeatKey`](crate::SeatKey), over another connection: what the room may lack is sent again.
+    pub fn on_connected(&mut self) {
+        (self.sent_at, self.body_since, self.sent_commands) = (None, None, 0);
+        self.held.values_mut().for_each(|held| held.since = None);
+        self.ended = false;
+    }
+
     /// A message of the room's arrived. The error is the room's fault; what it said before is kept.
     pub fn on_message(&mut self, now: Time, bytes: &[u8]) -> Result<(), MessageError> {
         let message = Downstream::parse(bytes)?;
@@ -317,8 +327,14 @@ impl Replica {
         if self.you.is_some() && snapshot.revision <= self.state.revision {
             return self.on_receipt(now, snapshot.receipt);
         }
-        let missed = if self.you.is_some() { snapshot.revision.0 - self.state.revision.0 } else { 0 };
+        let missed = if self.you.is_some() { snapshot.revision.since(self.state.revision) } else { 0 };
         let Snapshot { you, revision, receipt, events, members, objects } = snapshot;
+        if self.you.is_some() && revision.term() != self.state.revision.term() {
+            // Samples are numbered anew, and commands of the last moment may be unknown.
+            self.subjects.clear();
+            self.stale_poses = self.received.highest.saturating_add(STALE_POSES);
+            self.sent_commands = 0;
+        }
         self.you = Some(you);
         let mut known = std::mem::take(&mut self.subjects);
         let mut keep = |id: SubjectId, sample: Option<Sample>| {
@@ -441,6 +457,9 @@ impl Replica {
     }
 
     fn on_poses(&mut self, now: Time, number: u32, mut entries: Reader<'_>) -> Result<(), MessageError> {
+        if number <= self.stale_poses {
+            return Ok(());
+        }
         let mut whole = true;
         while !entries.is_empty() {
             let head = EntryHead::read(&mut entries)?;

@@ -1,6 +1,9 @@
 //! The server's side of a room: see [`crate`].
 
+mod continuation;
 mod local;
+
+pub use continuation::CheckpointError;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +15,7 @@ use crate::digest::Digest;
 use crate::interest::Viewer;
 use crate::limits::{Excess, Limits};
 use crate::message::{
-    Command, Join, MAX_CHANGES, MAX_EVENT_BYTES, MAX_MEMBERS, MAX_MESSAGE_BYTES, MAX_OBJECTS, Reason, Receipt,
+    Command, Join, MAX_CHANGES, MAX_EVENT_BYTES, MAX_MEMBERS, MAX_MESSAGE_BYTES, MAX_OBJECTS, Reason, Receipt, SeatKey,
     Snapshot, SubjectId, Upstream, write_changes_head, write_goodbye,
 };
 use crate::pose::{NotAPose, QuantisedPose, Sample};
@@ -124,6 +127,9 @@ struct Seat {
     id: MemberId,
     /// It is in the room's own program: nothing is sent to it, and it need not be heard.
     local: bool,
+    key: Option<SeatKey>,
+    /// The next command that arrives continues the member's numbers, whatever this room knows of them.
+    adopts_commands: bool,
     delivery: Delivery,
     limits: Limits,
     heard_at: Time,
@@ -243,10 +249,18 @@ impl Room {
         self.newest(*self.objects.get(&object)?).map(|sample| *sample.head())
     }
 
-    /// Somebody joins, with the role that the server grants.
+    /// Somebody joins, with the role that the server grants. Who has a seat with the same key has that again, as it was.
     pub fn on_join(&mut self, now: Time, join: &Join, role: Role) -> Result<MemberId, JoinError> {
-        let Join { name, colour, .. } = join;
-        self.admit(now, Member { role, name: name.clone(), colour: *colour }, false)
+        if let Some(member) = join.key.and_then(|key| self.claim_seat(now, key)) {
+            return Ok(member);
+        }
+        let Join { name, colour, key, .. } = join;
+        let member = self.admit(now, Member { role, name: name.clone(), colour: *colour }, false)?;
+        if let Some(seat) = self.seat_mut(member).filter(|_| key.is_some()) {
+            (seat.key, seat.adopts_commands) = (*key, true);
+            seat.delivery.adopt_numbers();
+        }
+        Ok(member)
     }
 
     fn admit(&mut self, now: Time, member: Member, local: bool) -> Result<MemberId, JoinError> {
@@ -272,11 +286,22 @@ impl Room {
             }
             self.remote += 1;
         }
-        let delivery = Delivery::new(now, self.config.tick, self.config.rate, self.subjects.len());
-        let seat = Seat {
+        self.seats[place] = Some(Box::new(self.new_seat(now, id, local)));
+        self.places.insert(id, place);
+        self.set_body_place(now, place, Some(id));
+        self.set_hidden(place, !role.acts());
+        self.append(&Change::Joined { id, member });
+        self.events.push_back(RoomEvent::Joined { member: id });
+        Ok(id)
+    }
+
+    fn new_seat(&self, now: Time, id: MemberId, local: bool) -> Seat {
+        Seat {
             id,
             local,
-            delivery,
+            key: None,
+            adopts_commands: false,
+            delivery: Delivery::new(now, self.config.tick, self.config.rate, self.subjects.len(), self.log_start),
             limits: Limits::new(now),
             heard_at: now,
             command: CommandNumber::default(),
@@ -286,14 +311,7 @@ impl Room {
             poses_due: false,
             ready: false,
             traffic: Traffic::default(),
-        };
-        self.seats[place] = Some(Box::new(seat));
-        self.places.insert(id, place);
-        self.set_body_place(now, place, Some(id));
-        self.set_hidden(place, !role.acts());
-        self.append(&Change::Joined { id, member });
-        self.events.push_back(RoomEvent::Joined { member: id });
-        Ok(id)
+        }
     }
 
     /// The member is gone.
@@ -383,7 +401,10 @@ impl Room {
             self.set_subject(now, captured_at, self.objects.len() + place, Some(member), body);
         }
         for (object, pose) in upstream.objects {
-            if self.state.owner(object) == Some(member) {
+            let place = self.objects.get(&object).copied();
+            let subject = place.and_then(|place| self.subjects[place].as_ref());
+            let knows = subject.is_some_and(|subject| upstream.revision >= subject.owned_since);
+            if knows && self.state.owner(object) == Some(member) {
                 self.carry(now, captured_at, object, member, pose);
             } else {
                 self.counters.foreign_poses += 1;
@@ -406,6 +427,10 @@ impl Room {
     }
 
     fn on_commands(&mut self, now: Time, member: MemberId, first: CommandNumber, commands: &[Command]) {
+        if let Some(seat) = self.seat_mut(member).filter(|seat| seat.adopts_commands) {
+            seat.adopts_commands = false;
+            seat.command.0 = seat.command.0.max(first.0.saturating_sub(1));
+        }
         for (number, command) in (first.0..).zip(commands) {
             let Some(seat) = self.seat_mut(member) else { return };
             if number <= seat.command.0 {
@@ -506,7 +531,13 @@ impl Room {
             Change::Role { .. } => Some(0..self.objects.len()),
             _ => None,
         };
-        self.subjects[moved.unwrap_or_default()].iter_mut().flatten().for_each(Subject::disown);
+        let revision = self.state.revision;
+        for subject in self.subjects[moved.unwrap_or_default()].iter_mut().flatten() {
+            subject.disown();
+            if matches!(change, Change::Owner { .. }) {
+                subject.owned_since = revision;
+            }
+        }
         let mut entry = Vec::new();
         change.write(&mut entry);
         self.log_bytes += entry.len();
@@ -665,6 +696,10 @@ impl Room {
     }
 
     fn snapshot(&self, place: usize, receipt: Receipt) -> Option<Snapshot> {
+        Some(self.snapshot_for(self.seats[place].as_ref()?.id, receipt))
+    }
+
+    fn snapshot_for(&self, you: MemberId, receipt: Receipt) -> Snapshot {
         let members = self.places.iter().filter_map(|(id, place)| {
             let member = self.state.member(*id)?.clone();
             Some((*id, member, self.newest(self.objects.len() + place).cloned()))
@@ -673,14 +708,14 @@ impl Room {
             .objects
             .iter()
             .filter_map(|(object, place)| Some((*object, self.state.owner(*object), *self.newest(*place)?.head())));
-        Some(Snapshot {
-            you: self.seats[place].as_ref()?.id,
+        Snapshot {
+            you,
             revision: self.state.revision,
             receipt,
             events: self.state.events,
             members: members.collect(),
             objects: objects.collect(),
-        })
+        }
     }
 
     /// What happened, in order.

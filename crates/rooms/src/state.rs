@@ -13,8 +13,37 @@ pub struct MemberId(pub u32);
 pub struct ObjectId(pub u32);
 
 /// The number of a change in its room's log, counted from 1; 0 is the empty room.
+///
+/// The bits above the lowest 40 are the term: how often the room has been continued from a checkpoint. A later term may lack
+/// the last changes of the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
+
+/// Bits of a revision that count changes: 30 years of 1,000 a second.
+const CHANGE_BITS: u32 = 40;
+
+impl Revision {
+    #[must_use]
+    pub const fn term(self) -> u32 {
+        (self.0 >> CHANGE_BITS) as u32
+    }
+
+    const fn changes(self) -> u64 {
+        self.0 & ((1 << CHANGE_BITS) - 1)
+    }
+
+    /// The same number of changes in another term, of which the lowest 24 bits count.
+    #[must_use]
+    pub const fn in_term(self, term: u32) -> Self {
+        Self((term as u64) << CHANGE_BITS | self.changes())
+    }
+
+    /// How many changes lie between the two, as far as terms tell: none if `earlier` is not earlier.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.changes().saturating_sub(earlier.changes())
+    }
+}
 
 /// A command of one member, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

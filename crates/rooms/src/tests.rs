@@ -31,7 +31,7 @@ impl Hall {
     }
 
     fn join(&mut self, role: Role) -> MemberId {
-        let join = Join { room: "main".into(), role, name: format!("{role:?}"), colour: [1, 2, 3] };
+        let join = Join { room: "main".into(), role, name: format!("{role:?}"), colour: [1, 2, 3], key: None };
         let id = self.room.on_join(self.now, &join, role).expect("a place");
         self.members.push((id, Replica::new(self.now, Span::from_millis(50))));
         self.received.push(0);
@@ -106,11 +106,12 @@ proptest! {
         while !source.is_empty() && let Ok(operation) = Operation::arbitrary(&mut source) {
             operations.push(operation);
         }
+
         run(&operations);
     }
 
     #[test]
-    fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..600), kind in 0x11_u8..0x17) {
+    fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..600), kind in 0x11_u8..0x18) {
         let mut bytes = bytes;
         bytes.insert(0, kind);
         let mut hall = Hall::new(&[Role::Guest]);
@@ -118,6 +119,7 @@ proptest! {
         hall.room.on_message(hall.now, *id, &bytes);
         let _ = replica.on_message(hall.now, &bytes);
         let _ = Join::parse(&bytes);
+        let _ = Room::restore(hall.now, RoomConfig::default(), &bytes, 1);
     }
 }
 

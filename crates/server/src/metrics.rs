@@ -69,6 +69,13 @@ impl Observer {
         };
         self.0.live().iter().map(reported).collect()
     }
+
+    /// How many places are taken: open sessions, and members of rooms.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        let members = usize::try_from(self.0.exported.room_members.get()).unwrap_or_default();
+        self.0.live().len() + members
+    }
 }
 
 /// What viewers of the same pictures share: counts since the last update, layers and viewers as they are now.

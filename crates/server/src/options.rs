@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use nearlight_codec::{CodecKind, Encoders};
 use nearlight_link::LoadedPath;
+use nearlight_nats::Carrier;
 use nearlight_net::Token;
 use nearlight_pace::Mode as Pacing;
 use nearlight_scene::{Backend, SourceKind};
@@ -84,6 +85,8 @@ pub struct ServeOptions {
     pub max_clients: usize,
     /// Members of all rooms together; 0: there are no rooms.
     pub max_members: usize,
+    /// The way to other servers with which all rooms are shared.
+    pub fleet: Option<Carrier>,
     /// A screen's picture has two halves side by side, one for each eye.
     pub stereo: bool,
     /// Unity Render Streaming's web clients are let in.
@@ -129,6 +132,7 @@ impl ServeOptions {
             clipboard: false,
             max_clients: 8,
             max_members: 256,
+            fleet: None,
             stereo: false,
             unity: None,
             events: None,

@@ -288,7 +288,7 @@ impl BoundServer {
             handshakes: ServerState::new_handshakes(),
             offers: Offers::new(),
             admission: Admission::new(options.max_clients),
-            rooms: Rooms::new(options.max_members, world),
+            rooms: Rooms::new(options.max_members, world, options.fleet),
             next_session: AtomicU32::new(1),
             studio,
             sound,

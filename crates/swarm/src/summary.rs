@@ -69,6 +69,8 @@ pub struct Summary {
     /// Share of shared actions that all members saw within 100 ms.
     pub fluency: Option<f64>,
     pub startup_ms: Option<Quantiles>,
+    /// From the moment at which a member's connection broke until it heard of its room from another server.
+    pub moved_ms: Option<Quantiles>,
     pub stalls: u64,
     pub stalled_seconds: f64,
     pub lost_events: u64,
@@ -133,6 +135,7 @@ impl Summary {
             delivery_ms: Quantiles::of(&tally.delivery),
             fluency: (tally.shared > 0).then(|| tally.fluent as f64 / tally.shared as f64),
             startup_ms: Quantiles::of(&tally.startup),
+            moved_ms: Quantiles::of(&tally.moves),
             stalls: tally.stalls,
             stalled_seconds: tally.stalled.as_secs_f64(),
             lost_events: tally.lost_events,

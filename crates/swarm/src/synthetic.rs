@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nearlight_link::Random;
 use nearlight_rooms::{
     Cause, Change, CommandNumber, Digest, Join, MemberId, MessageError, ObjectId, Replica, ReplicaEvent, Request,
-    Revision, Role,
+    Revision, Role, SeatKey,
 };
 use nearlight_units::{Span, Time};
 
@@ -30,6 +30,8 @@ pub struct Setup {
     /// In the whole crowd, from 0: decides its behaviour.
     pub number: usize,
     pub seed: u64,
+    /// With it, the member keeps its seat when its connection breaks.
+    pub key: Option<SeatKey>,
 }
 
 /// What a member noticed.
@@ -75,7 +77,8 @@ fn name(place: usize) -> String {
 #[must_use]
 pub fn join(setup: &Setup) -> Join {
     let shade = (setup.place * 47 % 256) as u8;
-    Join { room: setup.room.clone(), role: Role::Guest, name: name(setup.place), colour: [shade, 128, 255 - shade] }
+    let (room, name, colour) = (setup.room.clone(), name(setup.place), [shade, 128, 255 - shade]);
+    Join { room, role: Role::Guest, name, colour, key: setup.key }
 }
 
 impl Synthetic {
@@ -123,6 +126,11 @@ impl Synthetic {
     #[must_use]
     pub const fn dropped_events(&self) -> u64 {
         self.replica.dropped_events()
+    }
+
+    /// It has joined again over another connection.
+    pub fn on_connected(&mut self) {
+        self.replica.on_connected();
     }
 
     /// From now on it neither moves nor acts.

@@ -102,6 +102,8 @@ pub(crate) struct Tally {
     pub(crate) delivery: Delays,
     /// From the beginning of the connection until the room is known.
     pub(crate) startup: Delays,
+    /// From the moment at which a member's connection broke until it heard of its room over another one.
+    pub(crate) moves: Delays,
     pub(crate) fluent: u64,
     pub(crate) asked: u64,
     pub(crate) shared: u64,
@@ -160,7 +162,7 @@ impl RoomTally {
             }
             Record::Missed { from, to } => {
                 presence.gaps.push((*from, *to));
-                self.tally.lost_events += to.0.saturating_sub(from.0);
+                self.tally.lost_events += to.since(*from);
             }
             Record::Ended { .. } => {}
         }
@@ -182,6 +184,11 @@ impl RoomTally {
                 self.tally.stalled += silence;
             }
         }
+    }
+
+    /// A member has come to another server, after its connection broke.
+    pub(crate) fn on_moved(&mut self, now: Time, lost_at: Time) {
+        self.tally.moves.add(micros(now.saturating_since(lost_at)));
     }
 
     /// What a member that was there to the end knows, after everybody has come to rest.
@@ -241,6 +248,7 @@ impl Tally {
         self.interaction.merge(&other.interaction);
         self.delivery.merge(&other.delivery);
         self.startup.merge(&other.startup);
+        self.moves.merge(&other.moves);
         for (mine, theirs) in [
             (&mut self.fluent, other.fluent),
             (&mut self.asked, other.asked),

@@ -161,6 +161,7 @@ impl Simulation {
                 members: members.len(),
                 number: *number,
                 seed,
+                key: None,
             };
             let joins_at = Time::ZERO + profile.joins_at(*number, options.members);
             let path_seed = seed.wrapping_mul(1 << 20).wrapping_add(*number as u64 * 2);

@@ -112,7 +112,7 @@ impl RoomMember {
         let role = Role::ALL.into_iter().find(|known| known.name() == role);
         let role = role.ok_or_else(|| JsError::new("a role is host, guest or spectator"))?;
         let colour = colour.try_into().map_err(|_| JsError::new("a colour has three numbers"))?;
-        let bytes = Join { room, role, name, colour }.to_bytes();
+        let bytes = Join { room, role, name, colour, key: None }.to_bytes();
         Join::parse(&bytes).map_err(|error| JsError::new(&error.to_string()))?;
         Ok(bytes)
     }

@@ -240,7 +240,7 @@ impl Shared {
     fn new() -> Self {
         let world = world();
         let mut room = Room::new(Time::ZERO, RoomConfig::default(), &world.objects()).expect("poses");
-        let join = Join { room: "main".into(), role: Role::Guest, name: "Ada".into(), colour: [255, 0, 0] };
+        let join = Join { room: "main".into(), role: Role::Guest, name: "Ada".into(), colour: [255, 0, 0], key: None };
         let member = room.on_join(Time::ZERO, &join, Role::Guest).expect("a place");
         let replica = Replica::new(Time::ZERO, Span::from_millis(50));
         let mut shared = Self { now: Time::ZERO, world, room, member, replica };

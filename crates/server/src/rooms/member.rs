@@ -6,8 +6,10 @@ use std::time::Duration;
 use axum::extract::ws::Message;
 use futures_util::StreamExt as _;
 use futures_util::stream::SplitStream;
+use nearlight_fleet::Connection;
 use nearlight_net::TcpSocket;
-use nearlight_rooms::{Join, JoinError, MAX_UPSTREAM_BYTES, MemberId};
+use nearlight_net::nonce;
+use nearlight_rooms::{Join, JoinError, MAX_UPSTREAM_BYTES, SeatKey};
 use nearlight_wire::{RefusalReason, RoomsWelcome};
 use tokio::sync::{mpsc, oneshot};
 
@@ -47,17 +49,21 @@ pub(crate) async fn serve(state: Arc<ServerState>, sessions: Sessions, client: W
         Err(_) => Err("no join arrived in time".into()),
     };
     drop(waiting);
-    let join = match join {
+    let mut join = match join {
         // Roles are ordered: none gets one above its token's.
         Ok(join) => Join { role: join.role.max(permitted), ..join },
         Err(words) => return handshake.refuse(None, &words).await,
     };
+    if state.rooms.is_shared() && join.key.is_none() {
+        // By its key, the member's seat is found again when another server takes the room over.
+        join.key = nonce().ok().and_then(|nonce| nonce.0.first_chunk().copied()).map(SeatKey);
+    }
     let peer = handshake.peer();
     tracing::debug!(%peer, room = join.room, client = clean(&hello.client), "a member joins");
     handshake.claim(&state);
     let tcp = handshake.tcp.clone();
     let (outgoing, messages) = mpsc::channel(UNSENT);
-    let (room, member) = match join_room(&state, &sessions, join, tcp.as_ref(), outgoing).await {
+    let (room, connection) = match join_room(&state, &sessions, join, tcp.as_ref(), outgoing).await {
         Ok(joined) => joined,
         Err(rejection) => return refuse(handshake, rejection).await,
     };
@@ -69,15 +75,16 @@ pub(crate) async fn serve(state: Arc<ServerState>, sessions: Sessions, client: W
             let _ = futures_util::SinkExt::send(sink, Message::Close(None)).await;
         }
     });
-    let written = tokio::select! {
-        ended = read(incoming, &room, member) => {
-            tracing::debug!(member = member.0, ended, "a member's socket has ended");
-            false
+    let (written, lost) = tokio::select! {
+        ended = read(incoming, &room, connection) => {
+            let Ended { words, lost } = ended;
+            tracing::debug!(connection = connection.0, words, "a member's socket has ended");
+            (false, lost)
         }
-        _ = &mut writing => true,
+        _ = &mut writing => (true, true),
     };
     // The room knows already if it ended the membership itself.
-    let _ = room.send(ToRoom::Left { member }).await;
+    let _ = room.send(ToRoom::Left { connection, lost }).await;
     if !written && tokio::time::timeout(GOODBYE_LIMIT, &mut writing).await.is_err() {
         writing.abort();
     }
@@ -94,15 +101,17 @@ async fn join_room(
     join: Join,
     tcp: Option<&TcpSocket>,
     outgoing: mpsc::Sender<Message>,
-) -> Result<(mpsc::Sender<ToRoom>, MemberId), Rejection> {
+) -> Result<(mpsc::Sender<ToRoom>, Connection), Rejection> {
+    let connection = state.rooms.new_connection();
     // A room that was closing is opened again.
     for _ in 0..2 {
         let room = enter(state, sessions, &join.room).await.map_err(|error| full(error.to_string()))?;
         let (answer, answered) = oneshot::channel();
-        let newcomer = Newcomer { join: join.clone(), tcp: tcp.cloned(), outgoing: outgoing.clone(), answer };
+        let (join, tcp, outgoing) = (join.clone(), tcp.cloned(), outgoing.clone());
+        let newcomer = Newcomer { connection, join, tcp, outgoing, answer };
         let _ = room.send(ToRoom::Join(Box::new(newcomer))).await;
         match answered.await {
-            Ok(Ok(member)) => return Ok((room, member)),
+            Ok(Ok(())) => return Ok((room, connection)),
             Ok(Err(error @ JoinError::Full)) => return Err(full(task::words(error))),
             Ok(Err(error)) => {
                 let reason = RefusalReason::Protocol;
@@ -114,23 +123,32 @@ async fn join_room(
     Err(full("The server is shutting down.".into()))
 }
 
-/// Passes the member's messages on. Returns why there are no more.
+/// Why a member's messages have ended.
+struct Ended {
+    words: String,
+    /// The connection broke, and the member may come back over another one.
+    lost: bool,
+}
+
+/// Passes the member's messages on, until there are no more.
 async fn read(
     mut incoming: SplitStream<axum::extract::ws::WebSocket>,
     room: &mpsc::Sender<ToRoom>,
-    member: MemberId,
-) -> String {
+    connection: Connection,
+) -> Ended {
+    let ended = |words: &str| Ended { words: words.into(), lost: false };
     loop {
         match incoming.next().await {
             Some(Ok(Message::Binary(bytes))) if bytes.len() <= MAX_UPSTREAM_BYTES => {
-                if room.send(ToRoom::Message { member, bytes }).await.is_err() {
-                    return "the room has closed".into();
+                if room.send(ToRoom::Message { connection, bytes }).await.is_err() {
+                    return ended("the room has closed");
                 }
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-            Some(Ok(Message::Close(_))) | None => return "it closed the socket".into(),
-            Some(Ok(_)) => return "it sent what is no room's message".into(),
-            Some(Err(error)) => return error.to_string(),
+            Some(Ok(Message::Close(_))) => return ended("it closed the socket"),
+            Some(Ok(_)) => return ended("it sent what is no room's message"),
+            None => return Ended { words: "its connection closed".into(), lost: true },
+            Some(Err(error)) => return Ended { words: error.to_string(), lost: true },
         }
     }
 }

@@ -1,22 +1,28 @@
 //! Rooms by WebSocket on the page's own port: admission, and the directory of the rooms that are open.
 //!
 //! A member's task ([`member`]) moves messages between its socket and its room's task ([`task`]), which alone drives the room.
-//! Decisions are made in [`nearlight_rooms`].
+//! Decisions are made in [`nearlight_rooms`], and for rooms that several servers share in [`nearlight_fleet`], whose task is another
+//! ([`fleet`]).
 
+mod fleet;
 mod member;
 mod task;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nearlight_fleet::Connection;
+use nearlight_nats::Carrier;
 use nearlight_net::TcpSocket;
-use nearlight_rooms::{Join, JoinError, MemberId, NotAPose, ObjectId, Room, RoomConfig, usual_objects};
+use nearlight_rooms::{Join, JoinError, NotAPose, ObjectId, Room, RoomConfig, usual_objects};
 use nearlight_units::{Span, Time};
 use nearlight_wire::Pose;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::state::ServerState;
 use crate::transports::Sessions;
+use fleet::FleetTask;
 use task::RoomTask;
 
 pub(crate) use member::{PATH, serve};
@@ -73,23 +79,25 @@ impl SharedRoom {
 enum ToRoom {
     Join(Box<Newcomer>),
     Message {
-        member: MemberId,
+        connection: Connection,
         bytes: bytes::Bytes,
     },
-    /// Its socket has closed.
+    /// Its socket has closed, or (`lost`) broke.
     Left {
-        member: MemberId,
+        connection: Connection,
+        lost: bool,
     },
 }
 
 /// Somebody who wants to join.
 struct Newcomer {
+    connection: Connection,
     join: Join,
     /// None if the system provides no information on it.
     tcp: Option<TcpSocket>,
     /// To its socket. The room drops it when the membership ends.
     outgoing: mpsc::Sender<axum::extract::ws::Message>,
-    answer: oneshot::Sender<Result<MemberId, JoinError>>,
+    answer: oneshot::Sender<Result<(), JoinError>>,
 }
 
 /// The open rooms, and how many members they have together.
@@ -98,6 +106,9 @@ pub(crate) struct Rooms {
     open: Mutex<Directory>,
     /// The default room, if it is the demonstration's world.
     world: Option<Arc<SharedRoom>>,
+    /// The way to other servers with which all rooms are shared.
+    fleet: Option<Carrier>,
+    next_connection: AtomicU32,
 }
 
 #[derive(Default)]
@@ -129,9 +140,20 @@ enum NotEntered {
 }
 
 impl Rooms {
-    /// For at most so many members, all rooms together. `world` is the default room, if it is the demonstration's world.
-    pub(crate) fn new(most_members: usize, world: Option<Arc<SharedRoom>>) -> Self {
-        Self { most_members, open: Mutex::default(), world }
+    /// For at most so many members, all rooms together. `world` is the default room, if it is the demonstration's world. Rooms of a fleet
+    /// have no world: each server has one of its own.
+    pub(crate) fn new(most_members: usize, world: Option<Arc<SharedRoom>>, fleet: Option<Carrier>) -> Self {
+        let world = world.filter(|_| fleet.is_none());
+        Self { most_members, open: Mutex::default(), world, fleet, next_connection: AtomicU32::new(1) }
+    }
+
+    /// Whether other servers have the same rooms.
+    fn is_shared(&self) -> bool {
+        self.fleet.is_some()
+    }
+
+    fn new_connection(&self) -> Connection {
+        Connection(self.next_connection.fetch_add(1, Ordering::Relaxed))
     }
 
     fn open(&self) -> MutexGuard<'_, Directory> {
@@ -172,7 +194,7 @@ fn take_place(state: &Arc<ServerState>) -> Result<Place, NotEntered> {
 
 /// The room of this name; it is opened if it is not open, and its task started.
 async fn enter(state: &Arc<ServerState>, sessions: &Sessions, name: &str) -> Result<mpsc::Sender<ToRoom>, NotEntered> {
-    let (room, opened) = {
+    let (room, incoming) = {
         let mut open = state.rooms.open();
         if let Some(room) = open.rooms.get(name) {
             return Ok(room.clone());
@@ -182,10 +204,14 @@ async fn enter(state: &Arc<ServerState>, sessions: &Sessions, name: &str) -> Res
         }
         let (room, incoming) = mpsc::channel(WAITING);
         open.rooms.insert(name.to_owned(), room.clone());
-        (room, RoomTask::new(Arc::clone(state), name.to_owned(), incoming))
+        (room, incoming)
     };
+    let (state, name) = (Arc::clone(state), name.to_owned());
     // A server that starts no more sessions drops it.
-    let _ = sessions.send(Box::pin(opened.run())).await;
+    let _ = match state.rooms.fleet.clone() {
+        Some(fleet) => sessions.send(Box::pin(FleetTask::new(state, name, incoming, &fleet).run(fleet))).await,
+        None => sessions.send(Box::pin(RoomTask::new(state, name, incoming).run())).await,
+    };
     Ok(room)
 }
 

@@ -4,26 +4,61 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::ws::Message;
+use nearlight_fleet::Connection;
 use nearlight_net::{Alarm, TcpSocket};
-use nearlight_rooms::{JoinError, MemberId, Role, Room, RoomEvent};
-use nearlight_units::{Span, Time};
+use nearlight_rooms::{JoinError, MemberId, Room, RoomEvent};
+use nearlight_units::{Bitrate, Span, Time};
 use tokio::sync::mpsc;
 
 use super::{DEFAULT_ROOM, EMPTY_LIMIT, Newcomer, SharedRoom, ToRoom};
 use crate::state::ServerState;
 
 /// Messages that are taken at once: what arrived together is answered together.
-const BATCH: usize = 256;
+pub(super) const BATCH: usize = 256;
 /// TCP's state is read this often: as often as the room decides what a member needs to see.
-const ASK_TCP: Span = Span::from_millis(200);
+pub(super) const ASK_TCP: Span = Span::from_millis(200);
 /// With nobody there, the room checks this often whether it should close.
-const IDLE_CHECK: Span = Span::from_secs(10);
+pub(super) const IDLE_CHECK: Span = Span::from_secs(10);
+
 /// A member's end of its socket.
-struct Peer {
+pub(super) struct Peer {
+    connection: Connection,
     outgoing: mpsc::Sender<Message>,
     tcp: Option<TcpSocket>,
     /// It did not take a message that was due.
-    blocked: bool,
+    pub(super) blocked: bool,
+}
+
+impl Peer {
+    pub(super) const fn new(connection: Connection, outgoing: mpsc::Sender<Message>, tcp: Option<TcpSocket>) -> Self {
+        Self { connection, outgoing, tcp, blocked: false }
+    }
+
+    /// Sends it a message. One for a full queue is lost, which the room makes good when the member takes messages again.
+    pub(super) fn send(&mut self, bytes: &[u8]) {
+        let message = Message::Binary(axum::body::Bytes::copy_from_slice(bytes));
+        self.blocked |= self.outgoing.try_send(message).is_err() || self.outgoing.capacity() == 0;
+    }
+
+    /// It takes messages again, for the first time since it did not.
+    pub(super) fn unblocks(&mut self) -> bool {
+        let unblocks = self.blocked && self.outgoing.capacity() > 0;
+        self.blocked &= !unblocks;
+        unblocks
+    }
+
+    /// What its network carries, and its round trip, if the kernel knows.
+    pub(super) fn network(&mut self) -> Option<(Bitrate, Span)> {
+        match self.tcp.as_ref()?.info() {
+            Ok(info) => info.rate_limit().map(|rate| (rate, info.round_trip)),
+            // It has closed, which its own task notices, or the system provides no information.
+            Err(error) => {
+                tracing::debug!(%error, "nothing is known of a member's TCP");
+                self.tcp = None;
+                None
+            }
+        }
+    }
 }
 
 pub(super) struct RoomTask {
@@ -33,6 +68,7 @@ pub(super) struct RoomTask {
     /// The studio exchanges with it.
     is_world: bool,
     peers: BTreeMap<MemberId, Peer>,
+    members: BTreeMap<Connection, MemberId>,
     incoming: mpsc::Receiver<ToRoom>,
     out: Vec<u8>,
     tcp_asked_at: Time,
@@ -45,8 +81,19 @@ impl RoomTask {
         let world = state.rooms.world.clone().filter(|_| name == DEFAULT_ROOM);
         let is_world = world.is_some();
         let room = world.unwrap_or_else(|| Arc::new(SharedRoom::usual(now)));
-        let peers = BTreeMap::new();
-        Self { state, name, room, is_world, peers, incoming, out: Vec::new(), tcp_asked_at: now, empty_since: now }
+        let (peers, members) = (BTreeMap::new(), BTreeMap::new());
+        Self {
+            state,
+            name,
+            room,
+            is_world,
+            peers,
+            members,
+            incoming,
+            out: Vec::new(),
+            tcp_asked_at: now,
+            empty_since: now,
+        }
     }
 
     /// Until the room has been empty for long enough, or the server closes.
@@ -96,21 +143,37 @@ impl RoomTask {
     fn on_message(&mut self, now: Time, room: &mut Room, message: ToRoom) {
         match message {
             ToRoom::Join(newcomer) => self.on_newcomer(now, room, *newcomer),
-            ToRoom::Message { member, bytes } => room.on_message(now, member, &bytes),
-            ToRoom::Left { member } => room.on_leave(now, member),
+            ToRoom::Message { connection, bytes } => {
+                if let Some(member) = self.members.get(&connection) {
+                    room.on_message(now, *member, &bytes);
+                }
+            }
+            ToRoom::Left { connection, lost } => {
+                let Some(member) = self.members.remove(&connection) else { return };
+                self.peers.remove(&member);
+                if lost {
+                    room.on_lost(now, member);
+                } else {
+                    room.on_leave(now, member);
+                }
+            }
         }
     }
 
     fn on_newcomer(&mut self, now: Time, room: &mut Room, newcomer: Newcomer) {
-        let Newcomer { join, tcp, outgoing, answer } = newcomer;
-        let joined = room.on_join(now, &join, granted(room, join.role));
+        let Newcomer { connection, join, tcp, outgoing, answer } = newcomer;
+        let joined = room.on_join(now, &join, room.grantable(join.role));
         if let Ok(member) = joined {
-            self.peers.insert(member, Peer { outgoing, tcp, blocked: false });
+            self.members.insert(connection, member);
+            // Its former connection is of no use.
+            if let Some(former) = self.peers.insert(member, Peer::new(connection, outgoing, tcp)) {
+                self.members.remove(&former.connection);
+            }
             if self.is_world {
                 self.state.studio.on_member();
             }
         }
-        if let Err(joined) = answer.send(joined)
+        if answer.send(joined.map(|_| ())).is_err()
             && let Ok(member) = joined
         {
             // It has gone meanwhile.
@@ -125,42 +188,26 @@ impl RoomTask {
             self.tcp_asked_at = now;
         }
         for (member, peer) in &mut self.peers {
-            if peer.blocked && peer.outgoing.capacity() > 0 {
-                peer.blocked = false;
+            if peer.unblocks() {
                 room.on_writable(*member);
             }
-            if !asks {
-                continue;
-            }
-            let Some(info) = peer.tcp.as_ref().map(TcpSocket::info) else { continue };
-            match info {
-                Ok(info) => {
-                    if let Some(rate) = info.rate_limit() {
-                        room.on_network(*member, rate, info.round_trip);
-                    }
-                }
-                // It has closed, which its own task notices, or the system provides no information.
-                Err(error) => {
-                    tracing::debug!(%error, "nothing is known of a member's TCP");
-                    peer.tcp = None;
-                }
+            if asks && let Some((rate, round_trip)) = peer.network() {
+                room.on_network(*member, rate, round_trip);
             }
         }
     }
 
     /// Hands out what is due, and what happened.
     fn drain(&mut self, now: Time) {
-        let Self { room: shared, peers, out, name, .. } = self;
+        let Self { room: shared, peers, members, out, name, .. } = self;
         loop {
             out.clear();
             // Locked for each message anew, so that the studio has its turn between two of them.
             let mut room = shared.lock();
             let Some((member, _)) = room.poll_transmit(now, out) else { break };
-            // A message for a full queue is lost, which the room makes good when the member takes messages again.
             if let Some(peer) = peers.get_mut(&member) {
-                let message = Message::Binary(axum::body::Bytes::copy_from_slice(out));
-                if peer.outgoing.try_send(message).is_err() || peer.outgoing.capacity() == 0 {
-                    peer.blocked = true;
+                peer.send(out);
+                if peer.blocked {
                     room.on_blocked(member);
                 }
             }
@@ -174,19 +221,15 @@ impl RoomTask {
                     tracing::debug!(room = *name, member = member.0, name = own, role, "a member joined");
                 }
                 RoomEvent::Ended { member, reason } => {
-                    peers.remove(&member);
+                    if let Some(peer) = peers.remove(&member) {
+                        members.remove(&peer.connection);
+                    }
                     let reason = reason.map_or("it left", nearlight_rooms::Reason::words);
                     tracing::debug!(room = *name, member = member.0, reason, "a membership ended");
                 }
             }
         }
     }
-}
-
-/// The wish is within what the member's token permits. There is one host, who makes others hosts.
-fn granted(room: &Room, wished: Role) -> Role {
-    let has_host = room.state().members().any(|(_, member)| member.role == Role::Host);
-    if wished == Role::Host && has_host { Role::Guest } else { wished }
 }
 
 /// Why somebody cannot join, for its user.

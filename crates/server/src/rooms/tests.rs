@@ -2,7 +2,7 @@
 
 use axum::extract::ws::Message;
 use nearlight_net::Clock;
-use nearlight_rooms::{Avatar, Replica, Request, Role};
+use nearlight_rooms::{Avatar, MemberId, Replica, Request, Role};
 use nearlight_scene::{Backend, OpenOptions, START, SourceKind, open};
 use nearlight_session::{DeviceInput, Presence};
 use nearlight_wire::{Fov, Key, Pointer, View};
@@ -20,7 +20,7 @@ const NEVER: std::time::Duration = std::time::Duration::from_secs(30);
 struct Visitor {
     clock: Clock,
     room: mpsc::Sender<ToRoom>,
-    id: MemberId,
+    connection: Connection,
     incoming: mpsc::Receiver<Message>,
     replica: Replica,
 }
@@ -35,13 +35,20 @@ impl Visitor {
         });
         let clock = server.state.clock;
         let room = enter(&server.state, &sessions, DEFAULT_ROOM).await.expect("it is open");
-        let join = Join { room: DEFAULT_ROOM.into(), role: Role::Guest, name: "Ada".into(), colour: [255, 120, 0] };
+        let join =
+            Join { room: DEFAULT_ROOM.into(), role: Role::Guest, name: "Ada".into(), colour: [255, 120, 0], key: None };
         let (outgoing, incoming) = mpsc::channel(16);
         let (answer, answered) = oneshot::channel();
-        let newcomer = Newcomer { join, tcp: None, outgoing, answer };
+        let connection = server.state.rooms.new_connection();
+        let newcomer = Newcomer { connection, join, tcp: None, outgoing, answer };
         assert!(room.send(ToRoom::Join(Box::new(newcomer))).await.is_ok(), "the room runs");
-        let id = answered.await.expect("an answer").expect("a place");
-        Self { clock, room, id, incoming, replica: Replica::new(clock.now(), Span::from_millis(50)) }
+        answered.await.expect("an answer").expect("a place");
+        Self { clock, room, connection, incoming, replica: Replica::new(clock.now(), Span::from_millis(50)) }
+    }
+
+    /// Nobody before the room has said so.
+    fn id(&self) -> MemberId {
+        self.replica.you().unwrap_or_default()
     }
 
     /// Takes the next message, and says what is due.
@@ -49,7 +56,10 @@ impl Visitor {
         let mut out = Vec::new();
         while self.replica.poll_transmit(self.clock.now(), &mut out) {
             let bytes = std::mem::take(&mut out).into();
-            assert!(self.room.send(ToRoom::Message { member: self.id, bytes }).await.is_ok(), "the room runs");
+            assert!(
+                self.room.send(ToRoom::Message { connection: self.connection, bytes }).await.is_ok(),
+                "the room runs"
+            );
         }
         let soon = std::time::Duration::from_millis(20);
         if let Ok(message) = tokio::time::timeout(soon, self.incoming.recv()).await {
@@ -120,7 +130,7 @@ async fn a_client_that_is_rendered_for_and_a_member_see_each_other_and_hand_a_ba
     look(&mut client, PLINTH);
     let others = |visitor: &Visitor| -> Vec<MemberId> {
         let members = visitor.replica.state().members().map(|(id, _)| id);
-        members.filter(|id| *id != visitor.id && visitor.replica.seen(*id).is_some()).collect()
+        members.filter(|id| *id != visitor.id() && visitor.replica.seen(*id).is_some()).collect()
     };
     until(&mut client, &mut visitor, "the visitor sees the client", |visitor| others(visitor).len() == 1).await;
     let viewer = others(&visitor)[0];
@@ -141,7 +151,7 @@ async fn a_client_that_is_rendered_for_and_a_member_see_each_other_and_hand_a_ba
     for pressed in [true, false] {
         client.receiver.on_device(now(), DeviceInput::Key { key, pressed });
     }
-    let own = visitor.id;
+    let own = visitor.id();
     until(&mut client, &mut visitor, "the visitor has it", |visitor| owner(visitor) == Some(own)).await;
     visitor.replica.set_object(BALL, &there).expect("held");
     visitor.replica.request(Request::HandOver { object: BALL, to: viewer }).expect("held");

@@ -160,7 +160,7 @@ impl Server {
             encoders,
             metrics,
             event_log: None,
-            rooms: crate::rooms::Rooms::new(8, world),
+            rooms: crate::rooms::Rooms::new(8, world, None),
             closing: closing_seen,
         };
         Self { state: Arc::new(state), closing }

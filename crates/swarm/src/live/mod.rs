@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use nearlight_net::{Clock, Link, NetError, Trust};
-use nearlight_rooms::Revision;
+use nearlight_net::{Clock, Link, NetError, Trust, nonce};
+use nearlight_rooms::{Revision, SeatKey};
 use nearlight_units::{Span, Time};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -23,6 +23,10 @@ use connection::Socket;
 const PROGRESS: Duration = Duration::from_secs(1);
 /// How long members may take to say what they know, and to close.
 const CLOSING: Duration = Duration::from_secs(3);
+/// A member that has found no server tries them all for so long.
+const MOVING_LIMIT: Span = Span::from_secs(20);
+/// Between two attempts.
+const MOVING_PAUSE: Duration = Duration::from_millis(100);
 /// With nothing due, members look again after this.
 const IDLE: Span = Span::from_secs(1);
 /// The naive broadcast runs for at most so long.
@@ -32,8 +36,8 @@ const NAIVE_LIMIT: Span = Span::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Options {
     pub profile: Arc<Profile>,
-    pub link: Link,
-    pub trust: Trust,
+    /// Of servers that share their rooms, among which members spread; one or more. A member whose server is gone goes to the next one.
+    pub links: Vec<Link>,
     pub members: usize,
     pub rooms: usize,
     /// Of the first room; the others have numbers after it.
@@ -221,7 +225,7 @@ pub async fn run(
 
 /// One member, from its turn to join until the end.
 async fn member(shared: Arc<Shared>, number: usize, began: Time) {
-    let Options { profile, members, rooms, room, seed, .. } = &shared.options;
+    let Options { profile, links, members, rooms, room, seed, .. } = &shared.options;
     let (own, place) = (number % rooms, number / rooms);
     let setup = Setup {
         profile: Arc::clone(profile),
@@ -230,6 +234,7 @@ async fn member(shared: Arc<Shared>, number: usize, began: Time) {
         members: (own..*members).step_by(*rooms).count(),
         number,
         seed: *seed,
+        key: (links.len() > 1).then(key),
     };
     let mut phase = shared.phase.clone();
     let turn = shared.clock.sleep_until(began + profile.joins_at(number, *members));
@@ -238,12 +243,14 @@ async fn member(shared: Arc<Shared>, number: usize, began: Time) {
         _ = phase.wait_for(|phase| *phase != Phase::Active) => return,
     }
     let joins_at = shared.clock.now();
-    let ended = match connection::open(&shared.options.link, &shared.options.trust, &setup).await {
+    let ended = match connect(&links[number % links.len()], &setup).await {
         Ok(socket) => {
             let synthetic = Synthetic::new(shared.clock.now(), &setup);
             let traffic = Traffic::default();
-            let driver = Driver { shared: &shared, room: own, place, joins_at, synthetic, traffic, compared: false };
-            driver.run(socket).await
+            let compared = false;
+            let driver =
+                Driver { shared: &shared, setup: &setup, room: own, place, joins_at, synthetic, traffic, compared };
+            driver.stay(socket).await
         }
         Err(error) => {
             let words = error.to_string();
@@ -256,8 +263,28 @@ async fn member(shared: Arc<Shared>, number: usize, began: Time) {
     }
 }
 
+/// A key of a seat; the operating system's random numbers do not fail on machines that run servers.
+fn key() -> SeatKey {
+    let nonce = nonce().expect("the system has random numbers").0;
+    SeatKey(std::array::from_fn(|place| nonce[place]))
+}
+
+async fn connect(link: &Link, setup: &Setup) -> Result<Socket, SwarmError> {
+    let trust = link.certificate.map_or(Trust::Roots, Trust::Certificate);
+    connection::open(link, &trust, setup).await
+}
+
+/// Why a connection ended before the run did.
+enum Broken {
+    /// The room ended the membership, or said what cannot be read.
+    Ended(String),
+    /// The carrier did.
+    Lost(String),
+}
+
 struct Driver<'a> {
     shared: &'a Shared,
+    setup: &'a Setup,
     room: usize,
     place: usize,
     joins_at: Time,
@@ -267,19 +294,54 @@ struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    /// The error: at which revision and why the membership ended before the run.
-    async fn run(mut self, mut socket: Socket) -> Result<(), (Revision, String)> {
+    /// Until the end of the run, over one connection after the other if there are several servers. The error: at which revision and why the
+    /// membership ended before.
+    async fn stay(mut self, mut socket: Socket) -> Result<(), (Revision, String)> {
+        let mut lost_at = None;
+        loop {
+            match self.run(&mut socket, lost_at).await {
+                Ok(()) => return Ok(()),
+                Err(Broken::Lost(words)) if self.setup.key.is_some() => {
+                    let at = self.shared.clock.now();
+                    tracing::debug!(number = self.setup.number, words, "a member looks for another server");
+                    socket = self.find_another(at).await.ok_or_else(|| (self.synthetic.revision(), words))?;
+                    self.synthetic.on_connected();
+                    lost_at = Some(at);
+                }
+                Err(Broken::Lost(words) | Broken::Ended(words)) => return Err((self.synthetic.revision(), words)),
+            }
+        }
+    }
+
+    /// The next server that takes the member.
+    async fn find_another(&self, since: Time) -> Option<Socket> {
+        let links = &self.shared.options.links;
+        let mut place = self.setup.number;
+        while self.shared.clock.now() - since < MOVING_LIMIT {
+            place += 1;
+            if let Ok(socket) = connect(&links[place % links.len()], self.setup).await {
+                return Some(socket);
+            }
+            if place.is_multiple_of(links.len()) {
+                tokio::time::sleep(MOVING_PAUSE).await;
+            }
+        }
+        None
+    }
+
+    async fn run(&mut self, socket: &mut Socket, mut lost_at: Option<Time>) -> Result<(), Broken> {
         let mut phase = self.shared.phase.clone();
         loop {
-            if let Err(words) = self.drain(&mut socket).await {
-                return Err((self.synthetic.revision(), words));
-            }
+            self.drain(socket).await.map_err(Broken::Lost)?;
             let due = self.synthetic.poll_timeout().unwrap_or_else(|| self.shared.clock.now() + IDLE);
             tokio::select! {
                 message = socket.next() => {
-                    if let Err(words) = self.on_message(message) {
+                    if let Err(broken) = self.on_message(message) {
                         self.report();
-                        return Err((self.synthetic.revision(), words));
+                        return Err(broken);
+                    }
+                    if let Some(lost_at) = lost_at.take() {
+                        self.shared.room(self.room).on_moved(self.shared.clock.now(), lost_at);
                     }
                 }
                 () = self.shared.clock.sleep_until(due) => {}
@@ -313,21 +375,21 @@ impl Driver<'_> {
     fn on_message(
         &mut self,
         message: Option<Result<Message, tokio_tungstenite::tungstenite::Error>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Broken> {
         let now = self.shared.clock.now();
         let bytes = match message {
             Some(Ok(Message::Binary(bytes))) => bytes,
-            Some(Ok(Message::Close(_))) | None => return Err("the server closed the socket".into()),
+            Some(Ok(Message::Close(_))) | None => return Err(Broken::Lost("the server closed the socket".into())),
             Some(Ok(_)) => return Ok(()),
-            Some(Err(error)) => return Err(error.to_string()),
+            Some(Err(error)) => return Err(Broken::Lost(error.to_string())),
         };
         let active = self.is_active(now);
         self.traffic.on_received(bytes.len());
         self.synthetic
             .on_message(now, &bytes)
-            .map_err(|error| format!("the room's message cannot be read: {error}"))?;
+            .map_err(|error| Broken::Ended(format!("the room's message cannot be read: {error}")))?;
         self.shared.room(self.room).on_heard(now, self.place, active);
-        self.report().map_or(Ok(()), |words| Err(words.into()))
+        self.report().map_or(Ok(()), |words| Err(Broken::Ended(words.into())))
     }
 
     /// Moves, acts and sends what is due.

@@ -1,0 +1,34 @@
+//! Rooms that several servers share, without IO.
+//!
+//! One server at a time owns a room: it alone runs the [`Room`](nearlight_rooms::Room) and decides what happens there. A directory, which all
+//! servers reach, has an [`Entry`] for each room: the owner, its term, and a checkpoint of the room. The directory writes an entry only if
+//! nobody else has written it since (compare-and-set), so what the servers agree on is the order of an entry's revisions and nothing else.
+//!
+//! An owner renews its entry, with a new checkpoint, and owns the room for [`LEASE`] from the moment at which it asked for a renewal that was
+//! granted. Others that have members there take the room over when they have seen the same revision for longer than that ([`Lease`]). No
+//! clocks are compared, only lengths of time, so at most one server acts at any moment. An owner that cannot renew stops: its room stands
+//! still until it can, or until another one has continued it.
+//!
+//! Members connect to any server. A server that does not own a member's room relays the member's messages to the owner, and the owner's
+//! messages back, in batches ([`Batch`]). When the owner changes, each server asks the new one for its members' seats by their keys; members
+//! notice a snapshot in a new term. [`SharedRoom`] is one server's view of one room and does all of this.
+//!
+//! Batches may be lost, repeated and reordered; reads and writes of the directory may fail, or succeed without an answer.
+//! `docs/wire.md` describes entries and batches.
+
+#![forbid(unsafe_code)]
+
+mod agones;
+mod batch;
+mod entry;
+mod lease;
+mod shared_room;
+
+pub use agones::{GameServer, SdkAnswer, SdkCall};
+pub use batch::{Batch, BatchError, Connection, Down, MAX_BATCH_BYTES, Up};
+pub use entry::{Entry, EntryError, NotAServerId, ServerId};
+pub use lease::{LEASE, Lease, MARGIN, WriteError};
+pub use shared_room::{SharedRoom, ToMember, Write};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! The carrier's task.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::kv::{Config, Operation, Store, UpdateErrorKind};
+use async_nats::{Client, ConnectOptions, Event};
+use futures_util::{FutureExt as _, StreamExt as _};
+use nearlight_fleet::{Batch, Entry, ServerId, Write, WriteError};
+use tokio::sync::mpsc;
+
+use super::{Carrier, FromFleet, Request, ToFleet, WAITING};
+
+const BUCKET: &str = "nearlight-rooms";
+const SUBJECTS: &str = "nearlight.rooms";
+/// The first connection may take so long.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// The directory's answer may take so long. Less than half a lease, so that a second attempt may still be in time.
+const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+/// Between two attempts to connect again.
+const RECONNECT: Duration = Duration::from_millis(100);
+/// A connection that does not answer for two of these is given up.
+const PING: Duration = Duration::from_millis(500);
+
+/// Why there is no carrier.
+#[derive(Debug, thiserror::Error)]
+pub enum NatsError {
+    #[error(
+        "cannot reach NATS at {0}: {1}. Is nats-server running there, and does the URL have its user and password?"
+    )]
+    Connect(String, async_nats::ConnectError),
+    #[error(
+        "NATS has no key-value store for the rooms: {0}. Start nats-server with JetStream (-js), and let this user have the bucket {BUCKET}"
+    )]
+    Store(String),
+    #[error("NATS lets nobody subscribe to {SUBJECTS}: {0}")]
+    Subscribe(String),
+}
+
+/// Connects to NATS and starts the carrier's task, which ends with the last [`Carrier`]. Call it inside a tokio runtime.
+///
+/// # Errors
+/// If NATS cannot be reached, or lacks JetStream.
+pub async fn connect(url: &str, me: ServerId) -> Result<Carrier, NatsError> {
+    let options = ConnectOptions::new()
+        .name(format!("nearlight {me}"))
+        .connection_timeout(CONNECT_LIMIT)
+        .ping_interval(PING)
+        .reconnect_delay_callback(|_| RECONNECT)
+        .event_callback(|event| async move {
+            match event {
+                Event::Connected => tracing::info!("connected to NATS"),
+                Event::Disconnected => {
+                    tracing::warn!("the connection to NATS broke; rooms stand still if it does not come back in time")
+                }
+                // Every attempt to connect again is one.
+                Event::ClientError(error) => tracing::debug!(%error, "NATS"),
+                other => tracing::warn!("NATS: {other}"),
+            }
+        });
+    let client = options.connect(url).await.map_err(|error| NatsError::Connect(url.to_owned(), error))?;
+    let context = ContextBuilder::new().timeout(ANSWER_LIMIT).build(client.clone());
+    let config = Config { bucket: BUCKET.into(), history: 1, ..Config::default() };
+    let store = context.create_key_value(config).await.map_err(|error| NatsError::Store(error.to_string()))?;
+    let own = format!("{SUBJECTS}.{me}.*.*");
+    let subscribed = client.subscribe(own).await.map_err(|error| NatsError::Subscribe(error.to_string()))?;
+    let (requests, asked) = mpsc::channel(WAITING * 4);
+    let task = Task { me: me.clone(), client, store, rooms: BTreeMap::new() };
+    tokio::spawn(task.run(asked, subscribed));
+    Ok(Carrier { me, requests })
+}
+
+struct Task {
+    me: ServerId,
+    client: Client,
+    store: Store,
+    rooms: BTreeMap<String, mpsc::Sender<FromFleet>>,
+}
+
+impl Task {
+    async fn run(mut self, mut asked: mpsc::Receiver<Request>, mut subscribed: async_nats::Subscriber) {
+        loop {
+            tokio::select! {
+                request = asked.recv() => match request {
+                    Some(Request::Open { room, events }) => {
+                        self.rooms.retain(|_, events| !events.is_closed());
+                        self.rooms.insert(room, events);
+                    }
+                    Some(Request::Room { room, request }) => self.on_request(&room, request),
+                    None => return,
+                },
+                Some(message) = subscribed.next() => self.on_message(&message.subject, &message.payload),
+            }
+        }
+    }
+
+    fn on_request(&self, room: &str, request: ToFleet) {
+        let Some(events) = self.rooms.get(room).cloned() else { return };
+        let (store, room) = (self.store.clone(), room.to_owned());
+        match request {
+            ToFleet::Read => {
+                tokio::spawn(async move {
+                    let _ = events.send(read(&store, &room).await).await;
+                });
+            }
+            ToFleet::Write(request) => {
+                tokio::spawn(async move {
+                    let _ = events.send(FromFleet::Written(write(&store, &room, request).await)).await;
+                });
+            }
+            ToFleet::Send { to, batch } => {
+                let subject = format!("{SUBJECTS}.{to}.{}.{room}", self.me);
+                // It never waits: a batch that finds the client's queue full is lost, which rooms make good.
+                if self.client.publish(subject, batch.to_bytes().into()).now_or_never().is_none() {
+                    tracing::debug!(room, "a batch was lost: NATS takes nothing at the moment");
+                }
+            }
+        }
+    }
+
+    fn on_message(&self, subject: &str, payload: &[u8]) {
+        let mut tokens = subject.rsplit('.');
+        let (Some(room), Some(from)) = (tokens.next(), tokens.next()) else { return };
+        let Some(events) = self.rooms.get(room) else { return };
+        match (ServerId::new(from), Batch::parse(payload)) {
+            (Ok(from), Ok(batch)) => drop(events.try_send(FromFleet::Batch { from, batch })),
+            (_, Err(error)) => tracing::warn!(%from, room, %error, "a batch was refused"),
+            (Err(_), _) => {}
+        }
+    }
+}
+
+async fn read(store: &Store, room: &str) -> FromFleet {
+    match tokio::time::timeout(ANSWER_LIMIT, store.entry(room)).await {
+        Ok(Ok(None)) => FromFleet::Entry { revision: 0, entry: None },
+        Ok(Ok(Some(found))) if found.operation != Operation::Put => {
+            FromFleet::Entry { revision: found.revision, entry: None }
+        }
+        Ok(Ok(Some(found))) => match Entry::parse(&found.value) {
+            Ok(entry) => FromFleet::Entry { revision: found.revision, entry: Some(entry) },
+            Err(error) => {
+                tracing::error!(room, %error, "a room cannot be shared");
+                FromFleet::ReadFailed
+            }
+        },
+        Ok(Err(error)) => {
+            tracing::debug!(room, %error, "the directory cannot be read");
+            FromFleet::ReadFailed
+        }
+        Err(_) => FromFleet::ReadFailed,
+    }
+}
+
+async fn write(store: &Store, room: &str, Write { expected, entry }: Write) -> Result<u64, WriteError> {
+    let Some(entry) = entry else {
+        let deleted = store.delete_expect_revision(room, Some(expected));
+        return match tokio::time::timeout(ANSWER_LIMIT, deleted).await {
+            // Which revision the deletion has, NATS does not say; it will be read.
+            Ok(Ok(())) => Ok(expected + 1),
+            _ => Err(WriteError::Unknown),
+        };
+    };
+    let updated = store.update(room, entry.to_bytes().into(), expected);
+    match tokio::time::timeout(ANSWER_LIMIT, updated).await {
+        Ok(Ok(revision)) => Ok(revision),
+        Ok(Err(error)) if error.kind() == UpdateErrorKind::WrongLastRevision => Err(WriteError::Conflict),
+        Ok(Err(error)) => {
+            tracing::debug!(room, %error, "the directory cannot be written");
+            Err(WriteError::Unknown)
+        }
+        Err(_) => Err(WriteError::Unknown),
+    }
+}
