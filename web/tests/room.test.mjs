@@ -38,6 +38,9 @@ function untilHeld(page, owner, what) {
   return until(page, held, what, { argument: { ball: BALL, owner } });
 }
 
+/** Where the ball is, as a page that renders knows it. */
+const ballAt = (page) => page.evaluate((ball) => window.nearlight.room.objects.find(({ object }) => object === ball).position, BALL);
+
 const rendersItself = () => document.body.dataset.rendering === "local" && window.nearlight.room?.people.length === 2;
 
 /** The page shows pictures that the server rendered from now on. */
@@ -108,7 +111,8 @@ test("a spectator's page is shown the world, and takes nothing in it", async () 
   await until(page, () => document.body.dataset.rendering === "local" && window.nearlight.room?.people.length === 1, "the page renders the world");
   const { you, people } = await page.evaluate(() => window.nearlight.room);
   assert.deepEqual([people[0].id, people[0].role], [you, "spectator"], "the page wishes to be host, and its token is a spectator's");
-  await stand(page, NEAR, BALL_AT);
+  const ball = await ballAt(page);
+  await stand(page, [ball[0], 1.6, ball[2] + 2.5], ball);
   await page.evaluate((input) => window.nearlight.device(input), PRESSED);
   await page.waitForTimeout(1_000);
   await untilHeld(page, 0, "nobody holds the ball");
