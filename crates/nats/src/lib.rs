@@ -41,6 +41,7 @@ pub enum FromFleet {
     },
 }
 
+#[cfg_attr(not(feature = "client"), expect(dead_code, reason = "the client reads them"))]
 enum Request {
     Open { room: String, events: mpsc::Sender<FromFleet> },
     Room { room: String, request: ToFleet },

@@ -119,7 +119,7 @@ pub(crate) struct Delivery {
     /// When the first change that is not acknowledged was sent.
     sent_at: Time,
     backoff: u32,
-    /// The log began here when the member came: it cannot have applied less.
+    /// The log began here when the member came, or its snapshot is of this revision: it cannot have applied less.
     least: Revision,
     /// It needs the whole room.
     pub(crate) needs_snapshot: bool,
@@ -294,6 +294,16 @@ impl Delivery {
         self.sent = self.acknowledged;
         self.needs_snapshot |= self.acknowledged == Revision::default();
         true
+    }
+
+    /// The whole room has been sent in this revision. Who may have been here before is somebody else now, or in another term, until it has
+    /// applied that: what it applied before proves nothing.
+    pub(crate) fn on_snapshot_sent(&mut self, now: Time, revision: Revision) {
+        if self.adopts_numbers && self.furthest == Revision::default() {
+            self.least = revision;
+        }
+        self.needs_snapshot = false;
+        self.on_sent(now, revision);
     }
 
     /// The log has been sent up to here.

@@ -663,8 +663,7 @@ impl Room {
         if seat.delivery.needs_snapshot || seat.delivery.sent < self.log_start {
             let snapshot = self.snapshot(place, receipt)?;
             let seat = self.seats[place].as_mut()?;
-            seat.delivery.needs_snapshot = false;
-            seat.delivery.on_sent(now, newest);
+            seat.delivery.on_snapshot_sent(now, newest);
             snapshot.write(out);
             return Some(Lane::Stream);
         }

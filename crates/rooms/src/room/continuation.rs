@@ -40,7 +40,7 @@ impl Room {
         }
     }
 
-    /// The role that somebody who wishes one is given: everybody may have any, but for a second host. A host makes others hosts.
+    /// The role that somebody who wishes one, and may have it, is given. There is one host, who makes others hosts.
     #[must_use]
     pub fn grantable(&self, wished: Role) -> Role {
         let has_host = self.state.members().any(|(_, member)| member.role == Role::Host);
