@@ -96,6 +96,10 @@ export async function servePage() {
   const types = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".wasm": "application/wasm" };
   const server = createServer(async (request, response) => {
     const name = new URL(request.url ?? "/", "http://localhost").pathname.slice(1) || "index.html";
+    if (name === "session.json") {
+      response.writeHead(200, { "content-type": "application/json" }).end('{"certificate_sha256":null,"role":"host"}');
+      return;
+    }
     try {
       const bytes = await readFile(path.join(dist, path.basename(name)));
       response.writeHead(200, { "content-type": types[path.extname(name)] ?? "text/plain", "content-security-policy": POLICY });

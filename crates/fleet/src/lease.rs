@@ -104,10 +104,12 @@ impl Lease {
         self.tenure.map(|(term, _)| term)
     }
 
-    /// This server owns the room now.
+    /// This server owns the room now. Not from the moment on at which it asks to give it up: another server may act before the answer
+    /// arrives, and the answer may be lost.
     #[must_use]
     pub fn is_owner(&self, now: Time) -> bool {
-        self.tenure.is_some_and(|(_, until)| now < until)
+        let gives_up = [self.writing, self.unanswered].into_iter().flatten().any(|written| written.released);
+        !gives_up && self.tenure.is_some_and(|(_, until)| now < until)
     }
 
     /// Until when it owns the room.

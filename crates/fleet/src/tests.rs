@@ -432,6 +432,23 @@ fn when_a_partition_of_five_seconds_heals_all_agree_within_one() {
     }
 }
 
+#[test]
+fn who_asks_to_give_a_room_up_owns_it_no_longer_whatever_is_answered() {
+    for answer in [None, Some(WriteError::Unknown), Some(WriteError::Conflict)] {
+        let mut lease = Lease::new(id(0));
+        lease.on_entry(Time::ZERO, 0, None);
+        lease.ask(Time::ZERO, 1, false);
+        lease.on_written(Time::ZERO, Ok(1));
+        assert!(lease.is_owner(Time::ZERO));
+        lease.ask(Time::ZERO, 1, true);
+        if let Some(error) = answer {
+            lease.on_written(Time::ZERO, Err(error));
+        }
+        // After a conflict it is known that the room was not given up: the entry that is read next decides.
+        assert_eq!(lease.is_owner(Time::ZERO), answer == Some(WriteError::Conflict), "{answer:?}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Event {
     Kill(usize),

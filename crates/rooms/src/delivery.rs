@@ -119,6 +119,8 @@ pub(crate) struct Delivery {
     /// When the first change that is not acknowledged was sent.
     sent_at: Time,
     backoff: u32,
+    /// When it was heard again, after the last time that it was silent.
+    outage_over_at: Time,
     /// The log began here when the member came, or its snapshot is of this revision: it cannot have applied less.
     least: Revision,
     /// It needs the whole room.
@@ -163,6 +165,7 @@ impl Delivery {
             sent_at: now,
             backoff: 0,
             least,
+            outage_over_at: Time::ZERO,
             needs_snapshot: true,
             behind_since: None,
             receipt_due: false,
@@ -238,6 +241,13 @@ impl Delivery {
         self.sent = self.sent.max(acknowledged);
     }
 
+    /// Nothing had come from the member for a while: what was sent meanwhile may be lost, and the time until it was confirmed says nothing
+    /// of the round trip.
+    pub(crate) fn on_outage_over(&mut self, now: Time) {
+        (self.sent, self.backoff, self.outage_over_at) = (self.acknowledged, 0, now);
+        self.needs_snapshot |= self.acknowledged == Revision::default();
+    }
+
     /// The member may have been here before, or in the room that this one continues: its numbers go on.
     pub(crate) const fn adopt_numbers(&mut self) {
         self.adopts_numbers = true;
@@ -261,7 +271,7 @@ impl Delivery {
                 continue;
             }
             let Some(mut sent) = self.unacknowledged.remove(place) else { break };
-            if sent.number == received.highest {
+            if sent.number == received.highest && sent.at >= self.outage_over_at {
                 let sample = now.saturating_since(sent.at);
                 // RFC 6298 section 2: an eighth of the new one.
                 self.round_trip = self.round_trip + (sample - self.round_trip) / 8;

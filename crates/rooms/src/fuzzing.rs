@@ -268,9 +268,9 @@ impl World {
     }
 
     /// Keys differ from each other.
-    fn next_key(&mut self) -> Option<SeatKey> {
+    fn next_key(&mut self) -> SeatKey {
         self.joins += 1;
-        Some(SeatKey(self.joins.to_be_bytes()))
+        SeatKey(self.joins.to_be_bytes())
     }
 
     /// Over another connection: what is under way over the old one is lost.
@@ -316,8 +316,13 @@ impl World {
                     return;
                 }
                 let name = format!("member {wanted}");
-                let join =
-                    Join { room: "main".into(), role: role(wanted), name, colour: [wanted; 3], key: self.next_key() };
+                let join = Join {
+                    room: "main".into(),
+                    role: role(wanted),
+                    name,
+                    colour: [wanted; 3],
+                    key: Some(self.next_key()),
+                };
                 let join = Join::parse(&join.to_bytes()).expect("its own writing");
                 let id = self.room.on_join(now, &join, join.role).expect("room");
                 let replica = Replica::new(now, Span::from_millis(20));

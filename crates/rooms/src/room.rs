@@ -2,6 +2,8 @@
 
 mod continuation;
 mod local;
+mod transmit;
+mod upstream;
 
 pub use continuation::CheckpointError;
 
@@ -12,14 +14,10 @@ use nearlight_wire::Pose;
 
 use crate::delivery::{Delivery, Subject};
 use crate::digest::Digest;
-use crate::interest::Viewer;
 use crate::limits::{Excess, Limits};
-use crate::message::{
-    Command, Join, MAX_CHANGES, MAX_EVENT_BYTES, MAX_MEMBERS, MAX_MESSAGE_BYTES, MAX_OBJECTS, Reason, Receipt, SeatKey,
-    Snapshot, SubjectId, Upstream, write_changes_head, write_goodbye,
-};
+use crate::message::{Join, MAX_MEMBERS, MAX_OBJECTS, Reason, SeatKey, SubjectId, Upstream};
 use crate::pose::{NotAPose, QuantisedPose, Sample};
-use crate::state::{Cause, Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role, RoomState};
+use crate::state::{Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role, RoomState};
 
 /// How often it is decided anew what a member needs to see: a fifth of a second, in which somebody runs a metre.
 const INTEREST: Span = Span::from_millis(200);
@@ -123,6 +121,7 @@ pub struct Traffic {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Seat {
     id: MemberId,
     /// It is in the room's own program: nothing is sent to it, and it need not be heard.
@@ -373,144 +372,6 @@ impl Room {
         }
     }
 
-    fn on_upstream(&mut self, now: Time, member: MemberId, upstream: Upstream) {
-        let Some(place) = self.places.get(&member).copied() else { return };
-        let Some(seat) = &mut self.seats[place] else { return };
-        seat.heard_at = now;
-        seat.delivery.on_revision(now, upstream.revision);
-        seat.delivery.on_received(now, upstream.received);
-        let captured_at = seat.captured_at(now, upstream.captured);
-        let is_newer = upstream.number > seat.delivery.upstream;
-        if is_newer {
-            seat.delivery.upstream = upstream.number;
-            seat.delivery.upstream_due |= upstream.body.is_some() || !upstream.objects.is_empty();
-        }
-        if !upstream.commands.is_empty() {
-            seat.delivery.receipt_due = true;
-            self.make_ready(place);
-            self.on_commands(now, member, upstream.first_command, &upstream.commands);
-        }
-        // What is older than what is known is outdated, and nobody moves what others hold.
-        if !is_newer || !self.places.contains_key(&member) {
-            return;
-        }
-        if let Some(body) = upstream.body {
-            if let Some(seat) = &mut self.seats[place] {
-                seat.delivery.viewer = Some(Viewer::new(body.head()));
-            }
-            self.set_subject(now, captured_at, self.objects.len() + place, Some(member), body);
-        }
-        for (object, pose) in upstream.objects {
-            let place = self.objects.get(&object).copied();
-            let subject = place.and_then(|place| self.subjects[place].as_ref());
-            let knows = subject.is_some_and(|subject| upstream.revision >= subject.owned_since);
-            if knows && self.state.owner(object) == Some(member) {
-                self.carry(now, captured_at, object, member, pose);
-            } else {
-                self.counters.foreign_poses += 1;
-            }
-        }
-    }
-
-    /// A new sample of what is in this place, unless that is hidden.
-    fn set_subject(&mut self, now: Time, captured_at: Time, place: usize, by: Option<MemberId>, sample: Sample) {
-        if let Some(subject) = self.subjects[place].as_mut().filter(|subject| !subject.hidden) {
-            subject.set(now, captured_at, by, sample);
-        }
-    }
-
-    /// Its holder moves an object.
-    fn carry(&mut self, now: Time, captured_at: Time, object: ObjectId, by: MemberId, pose: QuantisedPose) {
-        if let Some(place) = self.objects.get(&object).copied() {
-            self.set_subject(now, captured_at, place, Some(by), Sample::of_object(pose));
-        }
-    }
-
-    fn on_commands(&mut self, now: Time, member: MemberId, first: CommandNumber, commands: &[Command]) {
-        if let Some(seat) = self.seat_mut(member).filter(|seat| seat.adopts_commands) {
-            seat.adopts_commands = false;
-            seat.command.0 = seat.command.0.max(first.0.saturating_sub(1));
-        }
-        for (number, command) in (first.0..).zip(commands) {
-            let Some(seat) = self.seat_mut(member) else { return };
-            if number <= seat.command.0 {
-                continue;
-            }
-            // In order, and no faster than a member may: the rest comes again.
-            if number != seat.command.0 + 1 || !seat.limits.take_command(now) {
-                return;
-            }
-            seat.command = CommandNumber(number);
-            if !self.carry_out(now, Cause { by: member, command: CommandNumber(number) }, command) {
-                self.counters.refused_commands += 1;
-            }
-            let revision = self.state.revision;
-            if let Some(seat) = self.seat_mut(member) {
-                seat.command_revision = revision;
-            }
-        }
-    }
-
-    /// Does what the member asks, if it may. False if nothing changed.
-    fn carry_out(&mut self, now: Time, cause: Cause, command: &Command) -> bool {
-        let by = cause.by;
-        let Some(role) = self.state.member(by).map(|member| member.role) else { return false };
-        let owner = |object: &ObjectId| self.state.objects.get(object).copied();
-        let acts = |id: &MemberId| self.state.member(*id).is_some_and(|member| member.role.acts());
-        match command {
-            Command::Take { object } => {
-                let is_free = match owner(object) {
-                    Some(None) => role.acts(),
-                    Some(Some(holder)) => role == Role::Host && holder != by,
-                    None => false,
-                };
-                if is_free {
-                    self.append(&Change::Owner { object: *object, owner: Some(by), cause });
-                }
-                is_free
-            }
-            Command::Release { object, pose } => {
-                let holds = owner(object) == Some(Some(by));
-                if holds {
-                    self.carry(now, now, *object, by, *pose);
-                    self.append(&Change::Owner { object: *object, owner: None, cause });
-                }
-                holds
-            }
-            Command::HandOver { object, to, pose } => {
-                let may = owner(object) == Some(Some(by)) && *to != by && acts(to);
-                if may {
-                    self.carry(now, now, *object, by, *pose);
-                    self.append(&Change::Owner { object: *object, owner: Some(*to), cause });
-                }
-                may
-            }
-            Command::Event { kind, data } => {
-                let may = role.acts() && data.len() <= MAX_EVENT_BYTES;
-                if may {
-                    self.append(&Change::Event { kind: *kind, data: data.clone(), cause });
-                }
-                may
-            }
-            Command::SetRole { member, role: wanted } => {
-                let differs = self.state.member(*member).is_some_and(|member| member.role != *wanted);
-                let may = role == Role::Host && differs;
-                if may && let Some(place) = self.places.get(member).copied() {
-                    self.set_hidden(place, !wanted.acts());
-                    self.append(&Change::Role { id: *member, role: *wanted });
-                }
-                may
-            }
-            Command::Remove { member } => {
-                let may = role == Role::Host && self.state.member(*member).is_some();
-                if may {
-                    self.end(now, *member, Some(Reason::Removed));
-                }
-                may
-            }
-        }
-    }
-
     /// A body, or none, has the place of this seat: nobody knows anything of it.
     fn set_body_place(&mut self, now: Time, place: usize, member: Option<MemberId>) {
         let subject = self.objects.len() + place;
@@ -574,146 +435,6 @@ impl Room {
         {
             seat.ready = true;
             self.ready.push_back(place);
-        }
-    }
-
-    /// Whether [`Room::poll_transmit`] may have something to hand out.
-    #[must_use]
-    pub fn has_transmit(&self) -> bool {
-        !self.ready.is_empty() || !self.farewells.is_empty()
-    }
-
-    /// When [`Room::on_timeout`] is due: at the next tick, if anybody is there that messages are sent to.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Time> {
-        (self.remote > 0).then_some(self.next_tick)
-    }
-
-    /// The time that [`Room::poll_timeout`] named has come. Earlier calls do nothing.
-    pub fn on_timeout(&mut self, now: Time) {
-        if now < self.next_tick || self.remote == 0 {
-            return;
-        }
-        self.next_tick = (self.next_tick + self.config.tick).max(now + Span::from_nanos(1));
-        let RoomConfig { silence, patience, rate, .. } = self.config;
-        let refresh = now >= self.next_interest;
-        if refresh {
-            self.next_interest = now + INTEREST;
-        }
-        let newest = self.state.revision;
-        let mut gone = Vec::new();
-        for place in 0..self.seats.len() {
-            let Some(seat) = self.seats[place].as_mut().filter(|seat| !seat.local) else { continue };
-            if now.saturating_since(seat.heard_at) >= silence {
-                gone.push((seat.id, Reason::Silent));
-                continue;
-            }
-            let mut ready = seat.delivery.check_repeat(now, newest);
-            if seat.delivery.behind_since.is_some_and(|since| now.saturating_since(since) >= patience) {
-                gone.push((seat.id, Reason::NotReading));
-                continue;
-            }
-            if refresh {
-                seat.delivery.refresh_interest(rate, &self.subjects);
-            }
-            seat.poses_due |= seat.delivery.is_update_due(now);
-            ready |= seat.poses_due;
-            if ready {
-                self.make_ready(place);
-            }
-        }
-        for (member, reason) in gone {
-            self.end(now, member, Some(reason));
-        }
-    }
-
-    /// Appends the next message to `out`, and says whom it is for. None: there is nothing to send at the moment.
-    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(MemberId, Lane)> {
-        if let Some((member, reason)) = self.farewells.pop_front() {
-            write_goodbye(reason, out);
-            return Some((member, Lane::Stream));
-        }
-        while let Some(place) = self.ready.front().copied() {
-            let before = out.len();
-            let lane = self.write_next(now, place, out);
-            let Some(seat) = &mut self.seats[place] else {
-                self.ready.pop_front();
-                continue;
-            };
-            if let Some(lane) = lane {
-                seat.traffic.sent += Bytes::new((out.len() - before) as u64);
-                seat.traffic.sent_messages += 1;
-                return Some((seat.id, lane));
-            }
-            seat.ready = false;
-            self.ready.pop_front();
-        }
-        None
-    }
-
-    /// What the member in this seat needs first.
-    fn write_next(&mut self, now: Time, place: usize, out: &mut Vec<u8>) -> Option<Lane> {
-        let newest = self.state.revision;
-        let seat = self.seats[place].as_mut()?;
-        let receipt =
-            Receipt { upstream: seat.delivery.upstream, command: seat.command, revision: seat.command_revision };
-        if seat.delivery.blocked {
-            return None;
-        }
-        if seat.delivery.needs_snapshot || seat.delivery.sent < self.log_start {
-            let snapshot = self.snapshot(place, receipt)?;
-            let seat = self.seats[place].as_mut()?;
-            seat.delivery.on_snapshot_sent(now, newest);
-            snapshot.write(out);
-            return Some(Lane::Stream);
-        }
-        let sent = seat.delivery.sent;
-        if sent < newest || seat.delivery.receipt_due {
-            let first = (sent.0 - self.log_start.0) as usize;
-            let (mut count, mut bytes) = (0, 0);
-            for entry in self.log.iter().skip(first).take(MAX_CHANGES) {
-                if bytes + entry.len() > MAX_MESSAGE_BYTES / 2 {
-                    break;
-                }
-                (count, bytes) = (count + 1, bytes + entry.len());
-            }
-            write_changes_head(Revision(sent.0 + 1), receipt, count, out);
-            self.log.iter().skip(first).take(count).for_each(|entry| out.extend_from_slice(entry));
-            seat.delivery.on_sent(now, Revision(sent.0 + count as u64));
-            return Some(Lane::Stream);
-        }
-        if std::mem::take(&mut seat.poses_due) && seat.delivery.write_poses(now, seat.id, &mut self.subjects, out) {
-            return Some(Lane::Datagram);
-        }
-        None
-    }
-
-    /// The newest sample of the subject in this place, if it is to be seen.
-    fn newest(&self, place: usize) -> Option<&Sample> {
-        let subject = self.subjects[place].as_ref().filter(|subject| !subject.hidden)?;
-        subject.history.newest().map(|(_, sample)| sample)
-    }
-
-    fn snapshot(&self, place: usize, receipt: Receipt) -> Option<Snapshot> {
-        Some(self.snapshot_for(self.seats[place].as_ref()?.id, receipt))
-    }
-
-    fn snapshot_for(&self, you: MemberId, receipt: Receipt) -> Snapshot {
-        let members = self.places.iter().filter_map(|(id, place)| {
-            let member = self.state.member(*id)?.clone();
-            Some((*id, member, self.newest(self.objects.len() + place).cloned()))
-        });
-        let objects = self
-            .objects
-            .iter()
-            .filter_map(|(object, place)| Some((*object, self.state.owner(*object), *self.newest(*place)?.head())));
-        Snapshot {
-            you,
-            revision: self.state.revision,
-            receipt,
-            events: self.state.events,
-            members: members.collect(),
-            objects: objects.collect(),
         }
     }
 

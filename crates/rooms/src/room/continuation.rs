@@ -27,9 +27,10 @@ pub enum CheckpointError {
 impl Room {
     /// The member's connection broke. If it has a key it keeps its seat until it has been silent for too long; otherwise it has left.
     pub fn on_lost(&mut self, now: Time, member: MemberId) {
-        match self.seat_mut(member).is_some_and(|seat| seat.key.is_some()) {
-            true => self.on_blocked(member),
-            false => self.on_leave(now, member),
+        if self.seat_mut(member).is_some_and(|seat| seat.key.is_some()) {
+            self.on_blocked(member);
+        } else {
+            self.on_leave(now, member);
         }
     }
 
