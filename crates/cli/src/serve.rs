@@ -145,8 +145,8 @@ pub(crate) struct ServeArguments {
     /// Maximum number of members of all rooms together; 0 for no rooms
     #[arg(long, default_value_t = 256)]
     max_members: usize,
-    /// Share all rooms with the other servers that speak to this NATS server: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT. It must
-    /// have JetStream. Needs a build with `--features fleet`
+    /// Share all rooms with the other servers that speak to this NATS server: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT. Start
+    /// that one with -js. Needs a build with `--features fleet`
     #[arg(long, value_name = "URL", env = "NEARLIGHT_NATS", hide_env_values = true)]
     nats: Option<String>,
     /// Be a game server of this fleet: tell it of readiness, health and taken places, and end when it says so. The port of Agones' SDK is
@@ -263,7 +263,7 @@ impl ServeArguments {
 async fn join_fleet(options: ServeOptions, nats: Option<String>) -> anyhow::Result<ServeOptions> {
     let Some(url) = nats else { return Ok(options) };
     // Another one for each run: what the run before owned is not this one's.
-    let id: String = nearlight_net::nonce()?.0[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = format!("{:016x}", u64::from_be_bytes(*nearlight_net::nonce()?.0.first_chunk().expect("32 bytes")));
     let fleet = nearlight_nats::connect(&url, nearlight_fleet::ServerId::new(&id)?).await?;
     tracing::info!(server = id, "shares its rooms with other servers");
     Ok(ServeOptions { fleet: Some(fleet), ..options })

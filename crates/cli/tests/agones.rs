@@ -1,5 +1,7 @@
 //! A server under a stub of Agones' SDK. The stub answers as Agones' REST interface does, and records what it is asked.
+#![expect(clippy::disallowed_methods, reason = "a test that waits for another process")]
 
+#[expect(dead_code, reason = "this test starts its server itself")]
 mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use support::{TOKEN, nearlight};
 
-const NEVER: Duration = Duration::from_secs(60);
+const NEVER: Duration = Duration::from_mins(1);
 
 struct Stub {
     port: u16,

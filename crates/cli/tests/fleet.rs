@@ -2,6 +2,7 @@
 //!
 //! The NATS server is the one that `scripts/go-program.sh` builds. Where it could not be built, these tests fail rather than pass.
 #![cfg(feature = "fleet")]
+#![expect(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
 mod support;
 

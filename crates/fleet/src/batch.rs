@@ -142,12 +142,15 @@ impl Batch {
     }
 }
 
-fn item(bytes: &[u8]) -> Result<(u8, Connection, &[u8], &[u8]), BatchError> {
-    let (head, rest) = bytes.split_first_chunk::<9>().ok_or(BatchError)?;
-    let [tag, a, b, c, d, e, f, g, h] = *head;
-    let length = u32::from_be_bytes([e, f, g, h]) as usize;
-    let (content, rest) = rest.split_at_checked(length).ok_or(BatchError)?;
-    Ok((tag, Connection(u32::from_be_bytes([a, b, c, d])), content, rest))
+/// Tag, connection and content of an item, and what follows it.
+type Item<'a> = (u8, Connection, &'a [u8], &'a [u8]);
+
+fn item(bytes: &[u8]) -> Result<Item<'_>, BatchError> {
+    let (tag, rest) = bytes.split_first().ok_or(BatchError)?;
+    let (connection, rest) = rest.split_first_chunk().ok_or(BatchError)?;
+    let (length, rest) = rest.split_first_chunk().ok_or(BatchError)?;
+    let (content, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize).ok_or(BatchError)?;
+    Ok((*tag, Connection(u32::from_be_bytes(*connection)), content, rest))
 }
 
 fn up(tag: u8, content: &[u8]) -> Result<Up, BatchError> {

@@ -70,6 +70,7 @@ struct Owned {
 
 /// See [`crate`].
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct SharedRoom {
     me: ServerId,
     config: RoomConfig,

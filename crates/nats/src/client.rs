@@ -41,7 +41,7 @@ pub enum NatsError {
 /// Connects to NATS and starts the carrier's task, which ends with the last [`Carrier`]. Call it inside a tokio runtime.
 ///
 /// # Errors
-/// If NATS cannot be reached, or lacks JetStream.
+/// If NATS cannot be reached, or lacks `JetStream`.
 pub async fn connect(url: &str, me: ServerId) -> Result<Carrier, NatsError> {
     let options = ConnectOptions::new()
         .name(format!("nearlight {me}"))
@@ -52,7 +52,7 @@ pub async fn connect(url: &str, me: ServerId) -> Result<Carrier, NatsError> {
             match event {
                 Event::Connected => tracing::info!("connected to NATS"),
                 Event::Disconnected => {
-                    tracing::warn!("the connection to NATS broke; rooms stand still if it does not come back in time")
+                    tracing::warn!("the connection to NATS broke; rooms stand still if it does not come back in time");
                 }
                 // Every attempt to connect again is one.
                 Event::ClientError(error) => tracing::debug!(%error, "NATS"),

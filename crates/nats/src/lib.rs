@@ -1,4 +1,4 @@
-//! What carries rooms that several servers share ([`nearlight_fleet`]): NATS, whose JetStream has the directory as a key-value store.
+//! What carries rooms that several servers share ([`nearlight_fleet`]): NATS, whose `JetStream` has the directory as a key-value store.
 //!
 //! One batch for another server is one message, with the subject `nearlight.rooms.TO.FROM.ROOM`. The store is the bucket `nearlight-rooms`, whose
 //! keys are the rooms' names. No decisions are made here: a [`RoomCarrier`] passes on what a [`SharedRoom`](nearlight_fleet::SharedRoom) asks.

@@ -8,10 +8,9 @@ use sha2::Sha256;
 
 /// What the MAC covers before the role's name: no MAC made for another purpose is a token.
 const CONTEXT: &[u8] = b"nearlight role ";
-/// Bytes of the MAC that are kept: as many as a generated token has.
-const BYTES: usize = 16;
 
-/// The token in links for this role, made from the `owner`'s, which is that of hosts.
+/// The token in links for this role, made from the `owner`'s, which is that of hosts. Of the MAC, as many bytes are kept as a generated token
+/// has: 16.
 pub(crate) fn token_for(owner: &Token, role: Role) -> Token {
     if role == Role::Host {
         return owner.clone();
@@ -19,8 +18,9 @@ pub(crate) fn token_for(owner: &Token, role: Role) -> Token {
     let mut mac = Hmac::<Sha256>::new_from_slice(owner.to_string().as_bytes()).expect("HMAC takes keys of any length");
     mac.update(CONTEXT);
     mac.update(role.name().as_bytes());
-    let digits: String = mac.finalize().into_bytes().iter().take(BYTES).map(|byte| format!("{byte:02x}")).collect();
-    digits.parse().expect("32 digits are a token")
+    let bytes = mac.finalize().into_bytes();
+    let kept = u128::from_be_bytes(*bytes.first_chunk().expect("SHA-256 gives 32 bytes"));
+    format!("{kept:032x}").parse().expect("32 digits are a token")
 }
 
 #[cfg(test)]
