@@ -51,6 +51,8 @@ export class LocalWorld {
     address.hash = "";
     address.search = "";
     const scene = await LocalScene.load(canvas, address, options.token, AbortSignal.timeout(LOAD_MS));
+    // The first picture takes longest, because shaders are compiled; a member that says nothing meanwhile would lose its place.
+    scene.render(0, head, [], [], new Set());
     const heard: { by: LocalWorld | null; news: RoomNews[] } = { by: null, news: [] };
     const onNews = (news: RoomNews): void => {
       if (heard.by) heard.by.#onNews(news);
