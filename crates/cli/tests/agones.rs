@@ -1,17 +1,19 @@
 //! A server under a stub of Agones' SDK. The stub answers as Agones' REST interface does, and records what it is asked.
 #![expect(clippy::disallowed_methods, reason = "a test that waits for another process")]
 
-#[expect(dead_code, reason = "this test starts its server itself")]
+#[path = "support/process.rs"]
+mod process;
+#[expect(dead_code, reason = "this test needs a variable in its server's environment")]
 mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use support::{TOKEN, nearlight};
+use process::Process;
+use support::{nearlight, serve_in};
 
 const NEVER: Duration = Duration::from_mins(1);
 
@@ -93,30 +95,13 @@ fn answer(mut stream: TcpStream, asks: &Sender<(String, String)>, watches: &Mute
     }
 }
 
-/// Ends the server when the test does, however it does.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_server_tells_agones_of_itself_and_ends_when_it_is_told_to() {
     let stub = Stub::start();
-    let mut server = nearlight()
-        .args(["serve", "--json", "--port", "0", "--size", "320x240", "--fps", "20", "--token", TOKEN])
-        .args(["--fleet", "agones", "--max-clients", "2", "--max-members", "5"])
-        .env("AGONES_SDK_HTTP_PORT", stub.port.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map(Server)
-        .expect("the command starts");
-    let mut line = String::new();
-    BufReader::new(server.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
-    let first: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let port = stub.port.to_string();
+    let options = ["--fleet", "agones", "--max-clients", "2", "--max-members", "5"];
+    let (child, first) = serve_in(&[("AGONES_SDK_HTTP_PORT", &port)], &options);
+    let mut server = Process(child);
     stub.expect("POST /ready", "{}");
     stub.expect("PATCH /v1beta1/counters/places", r#"{"count":"0","capacity":"7"}"#);
     stub.expect("POST /health", "{}");

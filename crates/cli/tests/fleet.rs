@@ -4,42 +4,29 @@
 #![cfg(feature = "fleet")]
 #![expect(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
+#[path = "support/process.rs"]
+mod process;
 mod support;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use process::Process;
 use serde_json::Value;
 use support::{nearlight, serve};
 
-/// Ends the program when the test does, however it does.
-struct Running(Child);
-
-impl Running {
-    /// As by SIGKILL.
-    fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-
-    fn terminate(&mut self) {
-        let id = self.0.id().to_string();
-        assert!(Command::new("kill").arg(id).status().expect("kill runs").success());
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
+/// As by SIGTERM.
+fn terminate(process: &mut Process) {
+    let id = process.0.id().to_string();
+    assert!(Command::new("kill").arg(id).status().expect("kill runs").success());
+    let _ = process.0.wait();
 }
 
 /// A NATS server of the test's own.
 struct Nats {
-    running: Running,
+    running: Process,
     port: u16,
     store: PathBuf,
 }
@@ -54,7 +41,7 @@ impl Nats {
         Self { running: Self::run(port, &store), port, store }
     }
 
-    fn run(port: u16, store: &Path) -> Running {
+    fn run(port: u16, store: &Path) -> Process {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/go-program.sh");
         let built = Command::new(script).arg("nats-server").stderr(Stdio::inherit()).output().expect("the script runs");
         assert!(built.status.success(), "there is no NATS server to test with: see above");
@@ -62,7 +49,7 @@ impl Nats {
         let mut command = Command::new(program.trim());
         command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(store);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-        let running = Running(child);
+        let running = Process(child);
         for _ in 0..200 {
             if std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
                 return running;
@@ -73,14 +60,14 @@ impl Nats {
     }
 
     fn restart(&mut self) {
-        self.running.terminate();
+        terminate(&mut self.running);
         self.running = Self::run(self.port, &self.store);
     }
 
-    fn server(&self) -> (Running, String) {
+    fn server(&self) -> (Process, String) {
         let (child, first) = serve(&["--nats", &format!("nats://127.0.0.1:{}", self.port)]);
         let link = first["url"].as_str().expect("a link").to_owned();
-        (Running(child), link)
+        (Process(child), link)
     }
 }
 
@@ -142,7 +129,7 @@ fn a_server_that_closes_hands_its_members_over() {
     let (mut first, second) = (nats.server(), nats.server());
     let figures = crowd(&[&first.1, &second.1], "8", || {
         std::thread::sleep(Duration::from_secs(6));
-        first.0.terminate();
+        terminate(&mut first.0);
     });
     assert_eq!((count(&figures, "joined"), count(&figures, "compared")), (8, 8), "{figures}");
     assert_eq!(count(&figures, "disagreeing"), 0, "{figures}");

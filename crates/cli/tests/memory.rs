@@ -2,28 +2,24 @@
 
 use std::process::{Child, Stdio};
 
+#[path = "support/process.rs"]
+mod process;
 mod support;
 
+use process::Process;
 use support::{nearlight, serve};
 
 /// Clients at the same time.
 const CLIENTS: usize = 4;
 
-struct Server(Child);
+struct Server(Process);
 
 impl Server {
     /// What is in memory, in KiB.
     fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).expect("a process");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.0.id())).expect("a process");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -45,7 +41,7 @@ fn visit(url: &str) {
 #[test]
 fn sessions_that_have_ended_leave_no_memory_behind() {
     let (child, first) = serve(&["--test-card"]);
-    let server = Server(child);
+    let server = Server(Process(child));
     let url = first["url"].as_str().expect("url");
     let after = |rounds| {
         for _ in 0..rounds {

@@ -1,26 +1,22 @@
 //! Rooms with real processes: a server, and crowds of members by WebSocket. No timing is asserted.
 
+#[path = "support/process.rs"]
+mod process;
 mod support;
 
-use std::process::{Child, Output};
+use std::process::Output;
 
+use process::Process;
 use serde_json::Value;
 use support::{TOKEN, nearlight, serve};
 
-/// Ends the server when the test does, however it does.
-struct Server(Child, String);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+/// With its link.
+struct Server(Process, String);
 
 fn server(further: &[&str]) -> Server {
     let (child, first) = serve(further);
     let link = first["url"].as_str().expect("a link").to_owned();
-    Server(child, link)
+    Server(Process(child), link)
 }
 
 fn swarm(link: &str, further: &[&str]) -> Output {
@@ -36,7 +32,7 @@ fn figures(output: &Output) -> Value {
 #[test]
 fn a_hundred_members_in_two_rooms_lose_nothing_and_agree() {
     let server = server(&[]);
-    let own = server.0.id().to_string();
+    let own = server.0.0.id().to_string();
     let report = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("rooms.html");
     let page = report.to_str().expect("a path");
     let further =

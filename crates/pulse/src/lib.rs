@@ -18,5 +18,7 @@ mod recording;
 mod server;
 mod stream;
 mod tags;
+#[cfg(test)]
+mod testing;
 
 pub use server::SoundServer;

@@ -122,18 +122,7 @@ fn bytes_of(format: SampleFormat, sample: f32) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const DEFAULTS: BufferAttr = BufferAttr {
-        max_length: !0,
-        target_length: !0,
-        pre_buffering: !0,
-        minimum_request_length: !0,
-        fragment_size: !0,
-    };
-
-    fn spec(format: SampleFormat, channels: u8, sample_rate: u32) -> SampleSpec {
-        SampleSpec { format, channels, sample_rate }
-    }
+    use crate::testing::{DEFAULTS, spec};
 
     /// Half a second of 1 kHz, as a client gets it in one channel of 16 bits.
     fn recorded(rate: u32) -> Vec<i16> {

@@ -272,18 +272,7 @@ fn sample(format: SampleFormat, bytes: &[u8]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const DEFAULTS: BufferAttr = BufferAttr {
-        max_length: !0,
-        target_length: !0,
-        pre_buffering: !0,
-        minimum_request_length: !0,
-        fragment_size: !0,
-    };
-
-    fn spec(format: SampleFormat, channels: u8, sample_rate: u32) -> SampleSpec {
-        SampleSpec { format, channels, sample_rate }
-    }
+    use crate::testing::{DEFAULTS, spec};
 
     /// Plays a tone of 1 kHz for half a second, as requests come, and returns its frequency by zero crossings and its peak.
     fn heard(format: SampleFormat, channels: u8, rate: u32) -> (f32, f32) {

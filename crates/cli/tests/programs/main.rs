@@ -5,6 +5,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
+#[path = "../support/process.rs"]
+mod process;
 #[expect(dead_code, reason = "this test starts its servers itself")]
 #[path = "../support/mod.rs"]
 mod support;
@@ -13,7 +15,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -26,6 +28,7 @@ use nearlight_scene::{
 };
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Devices, InputEvent, Key, Pointer};
+use process::Process;
 use support::nearlight;
 
 const SIZE: (u16, u16) = (320, 240);
@@ -286,16 +289,6 @@ fn a_dialog_gets_the_keyboard_and_gives_it_back() {
     }
 }
 
-/// Killed at the end, with what it has started.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn what_a_program_plays_is_heard_at_its_pitch() {
     let folder = Folder::new("sound");
@@ -317,7 +310,7 @@ fn what_a_program_plays_is_heard_at_its_pitch() {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the command starts");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
-        (Server(child), serde_json::from_str::<serde_json::Value>(&line).expect("JSON"))
+        (Process(child), serde_json::from_str::<serde_json::Value>(&line).expect("JSON"))
     };
     let heard = folder.0.join("heard.wav");
     let mut viewer = nearlight();

@@ -15,11 +15,17 @@ pub(crate) fn nearlight() -> Command {
 
 /// A server and its first output. A small picture, so that two busy cores keep up.
 pub(crate) fn serve(further: &[&str]) -> (Child, Value) {
+    serve_in(&[], further)
+}
+
+/// The same with these variables in its environment.
+pub(crate) fn serve_in(environment: &[(&str, &str)], further: &[&str]) -> (Child, Value) {
     let token = if further.contains(&"--token") { &[][..] } else { &["--token", TOKEN] };
     let mut child = nearlight()
         .args(["serve", "--json", "--port", "0", "--size", "320x240", "--fps", "20"])
         .args(token)
         .args(further)
+        .envs(environment.iter().copied())
         .stdout(Stdio::piped())
         .spawn()
         .expect("the command starts");
