@@ -1,0 +1,231 @@
+use nearlight_wire::{Devices, Gamepad, Touch};
+
+use super::*;
+use crate::keyboard::Keymap;
+
+const ONE: Viewer = Viewer(1);
+const TWO: Viewer = Viewer(2);
+
+fn controls() -> Controls {
+    let symbols: Vec<u32> = (8..=255).flat_map(|code| [code, 0]).collect();
+    Controls::new((1_280, 720), Keyboard::new(Keymap::new(8, 2, &symbols)))
+}
+
+fn millis(at: u64) -> Time {
+    Time::from_millis(at)
+}
+
+fn at(x: u16, y: u16) -> ScreenPoint {
+    ScreenPoint { x, y }
+}
+
+fn input(pointer: Pointer, events: &[InputEvent]) -> ViewerInput {
+    let keys = events
+        .iter()
+        .filter_map(|event| if let InputEvent::Key { key, pressed: true } = event { Some(*key) } else { None });
+    let devices = Devices { pointer: Some(pointer), keys: keys.collect(), ..Devices::default() };
+    ViewerInput { devices, events: events.to_vec(), ..ViewerInput::default() }
+}
+
+fn key(name: &str, pressed: bool) -> InputEvent {
+    InputEvent::Key { key: Key::from_code(name).expect(name), pressed }
+}
+
+fn button(pressed: bool, place: ScreenPoint) -> InputEvent {
+    InputEvent::Button { button: PointerButton::Primary, pressed, at: place }
+}
+
+fn act(controls: &mut Controls, now: u64, viewer: Viewer, input: &ViewerInput) -> Vec<Action> {
+    let mut actions = Vec::new();
+    controls.on_input(millis(now), viewer, input, &mut actions);
+    actions
+}
+
+#[test]
+fn the_first_who_acts_has_the_controls_until_gone_or_idle() {
+    let mut controls = controls();
+    let press = |place| input(Pointer { buttons: 1, at: place, ..Pointer::default() }, &[button(true, place)]);
+    let look = |place| input(Pointer { at: place, ..Pointer::default() }, &[]);
+    assert_eq!(act(&mut controls, 0, ONE, &look(at(9, 9))), [], "looking takes nothing");
+    assert_eq!(act(&mut controls, 10, TWO, &press(at(32_768, 32_768))).len(), 2);
+    assert_eq!(controls.driver(), Some(TWO));
+    assert_eq!(act(&mut controls, 20, ONE, &press(at(0, 0))), [], "the other has them");
+    let mut actions = Vec::new();
+    controls.on_viewer_left(millis(25), TWO, &mut actions);
+    assert_eq!(actions, [Action::Button { button: 1, pressed: false }], "what was held is let go");
+    assert!(!act(&mut controls, 30, ONE, &press(at(0, 0))).is_empty());
+    // A viewer who does nothing for long loses them.
+    act(&mut controls, 40, ONE, &look(at(0, 0)));
+    assert_eq!(act(&mut controls, 4_000, TWO, &press(at(0, 0))), []);
+    assert!(!act(&mut controls, 6_000, TWO, &press(at(9_000, 0))).is_empty());
+    assert_eq!(controls.driver(), Some(TWO));
+}
+
+#[test]
+fn the_driver_hands_the_controls_to_whoever_asked_first() {
+    const THREE: Viewer = Viewer(3);
+    let mut controls = controls();
+    let down = input(Pointer::default(), &[key("KeyA", true)]);
+    let pressed = act(&mut controls, 0, ONE, &down);
+    assert!(!pressed.is_empty());
+    let mut actions = Vec::new();
+    for viewer in [ONE, TWO, THREE, TWO] {
+        controls.on_asked(millis(10), viewer, &mut actions);
+    }
+    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO, THREE] });
+    controls.on_released(millis(20), TWO, &mut actions);
+    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![THREE] }, "a request is withdrawn");
+    assert_eq!(actions, [], "asking does nothing to the program");
+    controls.on_released(millis(30), ONE, &mut actions);
+    assert_eq!(controls.standing(), Standing { driver: Some(THREE), asking: vec![] });
+    assert!(matches!(actions[..], [Action::Keyboard(Step::Key { pressed: false, .. })]), "{actions:?}");
+    assert_eq!(act(&mut controls, 40, ONE, &down), [], "the one who handed them on watches");
+    // Handed on to nobody, they are free; who asks for free controls or for those of an idle viewer has them at once.
+    controls.on_released(millis(50), THREE, &mut actions);
+    assert_eq!(controls.standing(), Standing::default());
+    controls.on_asked(millis(60), ONE, &mut actions);
+    controls.on_asked(millis(60), TWO, &mut actions);
+    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO] });
+    controls.on_asked(millis(9_000), TWO, &mut actions);
+    assert_eq!(controls.standing(), Standing { driver: Some(TWO), asking: vec![] });
+    controls.on_asked(millis(9_010), ONE, &mut actions);
+    controls.on_viewer_left(millis(9_020), TWO, &mut actions);
+    assert_eq!(controls.standing().driver, Some(ONE), "who leaves hands them on as well");
+}
+
+#[test]
+fn the_pointer_goes_to_its_place_before_a_button_does_anything() {
+    let mut controls = controls();
+    let place = at(32_768, 65_535);
+    let pressed = act(
+        &mut controls,
+        0,
+        ONE,
+        &input(Pointer { at: place, buttons: 1, ..Pointer::default() }, &[button(true, place)]),
+    );
+    assert_eq!(pressed, [Action::MoveTo { x: 640, y: 719 }, Action::Button { button: 1, pressed: true }]);
+    // The release was not reported as an event, as after a second of silence.
+    let released = act(&mut controls, 9, ONE, &input(Pointer { at: place, ..Pointer::default() }, &[]));
+    assert_eq!(released, [Action::Button { button: 1, pressed: false }]);
+}
+
+#[test]
+fn movement_and_wheel_are_totals() {
+    let mut controls = controls();
+    let wrapped = Pointer { moved: [i32::MAX, 5], captured: true, ..Pointer::default() };
+    act(&mut controls, 0, ONE, &input(wrapped, &[key("KeyA", true)]));
+    let moved = Pointer { moved: [i32::MIN + 2, 2], scrolled: [0, NOTCH + 8], ..wrapped };
+    let still_down = || input(moved, &[]);
+    let mut wanted = vec![Action::MoveBy { right: 3, down: -3 }];
+    wanted.extend([true, false].map(|pressed| Action::Button { button: 5, pressed }));
+    let mut actions = act(&mut controls, 5, ONE, &still_down());
+    actions.retain(|action| !matches!(action, Action::Keyboard(_)));
+    assert_eq!(actions, wanted);
+    assert_eq!(act(&mut controls, 6, ONE, &still_down()), [], "the same totals again");
+    let up = Pointer { scrolled: [0, -NOTCH], ..moved };
+    assert_eq!(act(&mut controls, 7, ONE, &input(up, &[])).len(), 4, "two notches up less what remained");
+}
+
+#[test]
+fn positions_are_kept_from_a_program_that_has_captured_the_pointer() {
+    let mut controls = controls();
+    controls.set_captured(true);
+    let place = at(9_999, 9_999);
+    let pressed = act(
+        &mut controls,
+        0,
+        ONE,
+        &input(Pointer { at: place, buttons: 1, ..Pointer::default() }, &[button(true, place)]),
+    );
+    assert_eq!(pressed, [Action::Button { button: 1, pressed: true }]);
+}
+
+#[test]
+fn who_captures_the_pointer_takes_the_controls_once() {
+    let mut controls = controls();
+    controls.set_captured(true);
+    let look = |captured, right| input(Pointer { captured, moved: [right, 0], ..Pointer::default() }, &[]);
+    assert_eq!(act(&mut controls, 0, ONE, &look(false, 0)), []);
+    assert_eq!(controls.standing().driver, None, "movement alone takes nothing");
+    assert_eq!(act(&mut controls, 1, ONE, &look(true, 0)), []);
+    assert_eq!(act(&mut controls, 2, ONE, &look(true, 7)), [Action::MoveBy { right: 7, down: 0 }]);
+    controls.on_released(millis(3), ONE, &mut Vec::new());
+    assert_eq!(act(&mut controls, 4, ONE, &look(true, 9)), [], "handed over, with the pointer still captured");
+    assert_eq!(controls.standing().driver, None);
+}
+
+#[test]
+fn one_finger_is_the_pointer() {
+    let mut controls = controls();
+    let touched = |touches: &[Touch], events: &[InputEvent]| ViewerInput {
+        devices: Devices { touches: touches.to_vec(), ..Devices::default() },
+        events: events.to_vec(),
+        ..ViewerInput::default()
+    };
+    let finger = |x| Touch { id: 4, at: at(x, 0), pressure: 9 };
+    let began = InputEvent::TouchBegan { id: 4, at: at(0, 0) };
+    let first =
+        act(&mut controls, 0, ONE, &touched(&[finger(0)], &[began, InputEvent::TouchBegan { id: 5, at: at(9, 9) }]));
+    assert_eq!(first, [Action::MoveTo { x: 0, y: 0 }, Action::Button { button: 1, pressed: true }]);
+    assert_eq!(act(&mut controls, 1, ONE, &touched(&[finger(6_554)], &[])), [Action::MoveTo { x: 128, y: 0 }]);
+    assert_eq!(act(&mut controls, 2, ONE, &touched(&[], &[])), [Action::Button { button: 1, pressed: false }]);
+}
+
+#[test]
+fn a_key_and_what_it_types_are_one_press() {
+    let mut controls = controls();
+    let events = [key("KeyA", true), InputEvent::Text("q".into()), key("KeyA", false)];
+    let actions = act(&mut controls, 0, ONE, &input(Pointer::default(), &events));
+    let presses =
+        actions.iter().filter(|action| matches!(action, Action::Keyboard(Step::Key { pressed: true, .. }))).count();
+    assert_eq!(presses, 1, "{actions:?}");
+}
+
+#[test]
+fn the_drivers_gamepad_is_the_programs_and_rests_when_it_is_gone() {
+    let mut controls = controls();
+    let pad = |pressed: u32, index| {
+        let gamepad = Gamepad { index, pressed, values: Vec::new(), axes: vec![9, 0, 0, 0] };
+        Devices { gamepads: vec![gamepad], ..Devices::default() }
+    };
+    let with = |devices: &Devices, events: &[InputEvent]| ViewerInput {
+        devices: devices.clone(),
+        events: events.to_vec(),
+        ..ViewerInput::default()
+    };
+    let button = |gamepad, pressed| InputEvent::GamepadButton { gamepad, button: 0, pressed };
+    assert_eq!(act(&mut controls, 0, ONE, &with(&pad(0, 2), &[])), [], "a stick takes nothing");
+    // A short press: the state shows nothing of it.
+    let actions = act(&mut controls, 10, ONE, &with(&pad(0, 2), &[button(2, true), button(2, false), button(3, true)]));
+    let state = |devices: &Devices| PadState::of(&devices.gamepads[0]);
+    let pressed = PadState::default().with_button(0, true);
+    assert_eq!(actions, [pressed, PadState::default(), state(&pad(0, 2))].map(Action::Gamepad));
+    assert_eq!(act(&mut controls, 20, ONE, &with(&pad(0, 2), &[])), [], "as it was");
+    let mut actions = Vec::new();
+    controls.on_viewer_left(millis(30), ONE, &mut actions);
+    assert_eq!(actions, [Action::Gamepad(PadState::default())]);
+    assert_eq!(
+        act(&mut controls, 40, TWO, &with(&Devices::default(), &[key("KeyA", true), key("KeyA", false)])).len(),
+        2
+    );
+}
+
+#[test]
+fn the_display_is_for_the_window_of_who_has_the_controls() {
+    let mut controls = controls();
+    assert_eq!(controls.window(), None, "nobody has told");
+    controls.on_window(TWO, (900, 700));
+    controls.on_window(ONE, (1_000, 600));
+    assert_eq!(controls.window(), Some((1_000, 600)), "who came first");
+    act(&mut controls, 0, TWO, &input(Pointer::default(), &[key("KeyA", true)]));
+    assert_eq!(controls.window(), Some((900, 700)));
+    controls.on_viewer_left(millis(10), TWO, &mut Vec::new());
+    assert_eq!(controls.window(), Some((1_000, 600)));
+    // The same place in the picture is another one on the display.
+    let look = |x| input(Pointer { at: at(x, 32_768), ..Pointer::default() }, &[]);
+    act(&mut controls, 20, ONE, &input(Pointer::default(), &[key("KeyB", true), key("KeyB", false)]));
+    assert_eq!(act(&mut controls, 30, ONE, &look(32_768)), [Action::MoveTo { x: 640, y: 360 }]);
+    assert_eq!(act(&mut controls, 40, ONE, &look(32_769)), [], "the same pixel");
+    controls.set_size((1_000, 600));
+    assert_eq!(act(&mut controls, 50, ONE, &look(32_770)), [Action::MoveTo { x: 500, y: 300 }]);
+}
