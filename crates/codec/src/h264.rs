@@ -247,7 +247,7 @@ pub struct H264Decoder {
     synchronised: bool,
     /// Accepts pictures for which the library reports a missing reference.
     conceals: bool,
-    /// The library has refused a frame since it was created.
+    /// The library has refused a frame, or made no picture of one, since it was created.
     damaged: bool,
 }
 
@@ -294,6 +294,8 @@ impl Decoder for H264Decoder {
         match library::decode(&mut self.library, bits, self.conceals) {
             Ok(picture) => {
                 self.synchronised |= unit.picture && picture.is_some();
+                // The library says nothing about some truncated frames.
+                self.damaged |= unit.picture && picture.is_none();
                 Ok(picture)
             }
             Err(error) => {

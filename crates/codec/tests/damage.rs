@@ -137,6 +137,20 @@ fn a_truncated_frame_is_an_error_until_the_next_key_frame() {
     }
 }
 
+/// The library calls some truncated frames neither a picture nor an error.
+#[test]
+fn wherever_a_frame_is_truncated_the_next_key_frame_is_decoded() {
+    for kind in CodecKind::ALL {
+        let frames = stream(kind, &[true, false, true, false]);
+        for length in 0..frames[1].len().min(300) {
+            let mut decoder = new_decoder(kind).unwrap();
+            let units = [&frames[0][..], &frames[1][..length], &frames[2], &frames[3]];
+            let shown = units.map(|bits| matches!(decoder.decode(bits), Ok(Some(_))));
+            assert_eq!(shown, [true, false, true, true], "{kind}, {length} bytes");
+        }
+    }
+}
+
 #[test]
 fn a_missing_reference_is_noticed_by_h264_but_not_by_vp8() {
     for (kind, noticed) in [(CodecKind::H264, true), (CodecKind::Vp8, false)] {
