@@ -19,6 +19,7 @@ import type { RenderingChoice } from "./rendering.ts";
 import { roleOf } from "./session-info.ts";
 import { Shell } from "./shell.ts";
 import { hasWebRtc, missingFeatures } from "./support.ts";
+import { surfaceFor } from "./surface.ts";
 import { Walker } from "./walker.ts";
 import { WorldRendering, renderingChoiceOf } from "./world-rendering.ts";
 
@@ -186,15 +187,16 @@ class App {
   }
 
   #startWorker(): void {
-    const canvas = element("picture", HTMLCanvasElement).transferControlToOffscreen();
-    // Before the fragment: ?painter=webgl2, ?painter=2d, ?transport= and the name of one.
+    // Before the fragment: ?painter=webgl2, ?painter=video, ?painter=2d, ?transport= and the name of one.
     const options = new URLSearchParams(location.search);
     const painter = options.get("painter");
+    const { surface, why } = surfaceFor(painter === "webgl2" || painter === "video" || painter === "2d" ? painter : "auto");
     const transport = transportOf(options.get("transport"));
     this.#shell.onTransport(transport);
     const start: ToWorker = {
       type: "start",
-      canvas,
+      surface,
+      why,
       origin: location.href,
       transport,
       webrtc: hasWebRtc(),
@@ -203,9 +205,8 @@ class App {
       epoch: performance.timeOrigin,
       displayHz: 60,
       clipboard: this.#clipboard,
-      painter: painter === "webgl2" || painter === "2d" ? painter : "auto",
     };
-    this.#worker.postMessage(start, [canvas]);
+    this.#worker.postMessage(start, [surface.target]);
     this.#walker.sendNow();
   }
 

@@ -6,6 +6,7 @@ import type { PictureCounts, Statistics as Counters, SoundCounts, TransportName 
 import type { CursorShape, DevicesDescription, Hand, Haptics, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { Crop, FrameId, MarkerPixels, PictureKey } from "./picture.ts";
+import type { Surface } from "./surface.ts";
 
 export type { CursorShape, Hand, Haptics, RateStatus, ServerMessage, StreamDescription, TransportName, Welcome };
 
@@ -54,12 +55,14 @@ export type ConnectionState =
 /** `auto` takes the first that gets through, WebTransport if it does. */
 export type TransportChoice = TransportName | "auto";
 
-/** `auto` takes WebGL2 where there is a graphics card. */
-export type PainterChoice = "auto" | "webgl2" | "2d";
+/** `auto` takes WebGL2 where there is a graphics card, else a video element where the browser lets it be fed with pictures, else 2D. */
+export type PainterChoice = "auto" | "webgl2" | "video" | "2d";
 
 export interface StartMessage {
   type: "start";
-  canvas: OffscreenCanvas;
+  surface: Surface;
+  /** Why that is not WebGL2, or was chosen; empty where there is nothing to say. */
+  why: string;
   /** Base of `session.json` and `whep`. */
   origin: string;
   transport: TransportChoice;
@@ -73,7 +76,6 @@ export interface StartMessage {
   displayHz: number;
   /** Lets the application read and write the clipboard, where the server's owner permits it as well. */
   clipboard: boolean;
-  painter: PainterChoice;
 }
 
 export type ToWorker =
@@ -102,7 +104,7 @@ export type ToWorker =
 
 export type FromWorker =
   | { type: "state"; state: ConnectionState }
-  /** What draws on the screen's canvas. */
+  /** What draws pictures. */
   | { type: "painter"; name: string; why: string }
   /** The session's transport, and why this one; `why` is empty where there is nothing to say. */
   | { type: "carrier"; name: TransportName; why: string }

@@ -1,41 +1,31 @@
-// Puts a picture on the canvas and reads the marker below it, which is not shown: with WebGL2 where there is a graphics card, else in
-// 2D, which costs an eighth of what WebGL2 costs on a processor (1280×720 in headless Chromium 156: 11 against 91 ms a frame, and 2 of
-// 5 ms where the browser converts pictures into memory of ours rather than drawing them).
+// Puts a picture on the page and reads the marker below it, which is not shown. With WebGL2 on a canvas where there is a graphics card.
+// Without one, in a video element where the browser takes pictures for it one by one: nothing is drawn by the page then, and the picture
+// does not wait for the worker's next animation frame. Else on a canvas in 2D, which costs an eighth of what WebGL2 costs on a
+// processor (1280×720 in headless Chromium 156: 11 against 91 ms a frame, and 2 of 5 ms where the browser converts pictures into memory
+// of ours rather than drawing them).
 
 import { COVER_VERTEX, MarkerReader, pictureTexture, program } from "./gl.ts";
-import type { PainterChoice } from "./messages.ts";
 import type { Crop, MarkerPixels } from "./picture.ts";
+import type { Surface } from "./surface.ts";
 
 export interface Painter {
   /** For people: what draws. */
   readonly name: string;
-  /** Draws the rows that are shown over the whole canvas, which takes their size. Answers with the pixels of the marker below them; null
-   *  where there is none. One picture at a time. */
+  /** Shows the rows above the marker. Answers with the pixels of the marker; null where there is none. One picture at a time. */
   paint(picture: VideoFrame, crop: Crop): Promise<MarkerPixels | null> | MarkerPixels | null;
 }
 
-/** The painter, and why it is not WebGL2 or was chosen by hand. */
-export function painterFor(canvas: OffscreenCanvas, choice: PainterChoice): { painter: Painter; why: string } {
-  const support = webGl2Support();
-  const wanted = choice === "webgl2" ? support !== "none" : choice === "auto" && support === "accelerated";
-  const gl = wanted
-    ? canvas.getContext("webgl2", { alpha: false, antialias: false, depth: false, desynchronized: true, powerPreference: "high-performance" })
-    : null;
-  if (gl) return { painter: new CardPainter(canvas, gl), why: choice === "webgl2" ? "as asked" : "" };
-  const context = canvas.getContext("2d", { alpha: false, desynchronized: true });
+/** Throws where the browser refuses what the surface needs. */
+export function painterFor({ kind, target }: Surface): Painter {
+  if (kind === "video") return new VideoPainter(target);
+  if (kind === "webgl2") {
+    const options = { alpha: false, antialias: false, depth: false, desynchronized: true, powerPreference: "high-performance" } as const;
+    const gl = target.getContext("webgl2", options);
+    if (gl) return new CardPainter(target, gl);
+  }
+  const context = target.getContext("2d", { alpha: false, desynchronized: true });
   if (!context) throw new Error("This browser lets the page draw neither with WebGL2 nor in 2D.");
-  const lacking = choice === "auto" && support === "emulated" ? "no graphics card for WebGL2" : "this browser has no WebGL2";
-  return { painter: new ProcessorPainter(canvas, context), why: choice === "2d" ? "as asked" : lacking };
-}
-
-/** Asks a context of its own: a canvas that has given one kind of context gives no other. */
-function webGl2Support(): "accelerated" | "emulated" | "none" {
-  const gl = new OffscreenCanvas(1, 1).getContext("webgl2");
-  if (!gl) return "none";
-  const info = gl.getExtension("WEBGL_debug_renderer_info");
-  const renderer = String(gl.getParameter(info?.UNMASKED_RENDERER_WEBGL ?? gl.RENDERER));
-  gl.getExtension("WEBGL_lose_context")?.loseContext();
-  return /swiftshader|llvmpipe|softpipe|basic render|software/i.test(renderer) ? "emulated" : "accelerated";
+  return new ProcessorPainter(target, context);
 }
 
 /** One canvas pixel for each picture pixel, so that nothing of what lies below is mixed in. */
@@ -124,6 +114,46 @@ class ProcessorPainter implements Painter {
     }
     return this.#image;
   }
+}
+
+class VideoPainter implements Painter {
+  readonly name = "video element";
+  readonly #writer: WritableStreamDefaultWriter<VideoFrame>;
+
+  constructor(pictures: WritableStream<VideoFrame>) {
+    this.#writer = pictures.getWriter();
+  }
+
+  async paint(picture: VideoFrame, crop: Crop): Promise<MarkerPixels | null> {
+    const { displayWidth: width, timestamp, visibleRect } = picture;
+    const { x = 0, y = 0 } = visibleRect ?? {};
+    const shown = new VideoFrame(picture, { visibleRect: { x, y, width, height: crop.height }, displayWidth: width, displayHeight: crop.height, timestamp });
+    // Whoever writes gives the picture away. The element ends with the page alone, so a refusal concerns nobody.
+    this.#writer.write(shown).catch(() => shown.close());
+    return (await copiedMarker(picture, crop)) ?? drawnMarker(picture, crop);
+  }
+}
+
+/** The marker's pixels, copied from the decoder's: no more of the picture is read. Null where the browser does not copy them, or there is no marker. */
+async function copiedMarker(picture: VideoFrame, { height: top, marker }: Crop): Promise<MarkerPixels | null> {
+  // Brightness comes first in the planes of these formats, which decoders put out.
+  if (!marker || !picture.visibleRect || !/^(I4|NV12)/.test(picture.format ?? "")) return null;
+  const { width, height } = marker;
+  const { x, y } = picture.visibleRect;
+  const rect = { x, y: y + top, width, height };
+  const rgba = new Uint8Array(width * height * 4);
+  try {
+    const planes = new Uint8Array(picture.allocationSize({ rect }));
+    const [luma] = await picture.copyTo(planes, { rect });
+    if (!luma) return null;
+    for (let pixel = 0; pixel < width * height; pixel += 1) {
+      const level = planes[luma.offset + Math.floor(pixel / width) * luma.stride + (pixel % width)] ?? 0;
+      rgba.fill(level, pixel * 4, pixel * 4 + 4);
+    }
+  } catch {
+    return null;
+  }
+  return { rgba, width };
 }
 
 /** The marker's pixels in a converted picture. */

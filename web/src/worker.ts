@@ -52,12 +52,12 @@ class MediaWorker {
     this.#hears = hearing;
     this.#screenHz = start.displayHz;
     this.#displayHz = start.displayHz;
-    const { painter, why } = painterFor(start.canvas, start.painter);
+    const painter = painterFor(start.surface);
     this.#screen = new Screen(painter, {
       onShown: (frame, marker) => this.#onShown(this.#clock.now(), frame, marker),
       onRefreshRate: (hertz) => this.#onRefreshRate(hertz),
     });
-    scope.postMessage({ type: "painter", name: painter.name, why });
+    scope.postMessage({ type: "painter", name: painter.name, why: start.why });
     this.#connection = this.#connect();
     this.#reporter = setInterval(() => this.#report(), REPORT_MS);
   }

@@ -26,7 +26,7 @@ async function openAlone(options, prepare = async () => undefined) {
   await prepare(opened.page);
   await opened.page.addInitScript({ path: fakeWorker });
   await opened.page.goto(`${server.url}#token=made-up`);
-  await until(opened.page, () => window.fake?.instance?.canvas, "the page starts its worker");
+  await until(opened.page, () => window.fake?.instance?.surface, "the page starts its worker");
   return opened;
 }
 

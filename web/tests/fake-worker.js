@@ -12,7 +12,7 @@ window.Worker = class {
 
   postMessage(message) {
     if (window.fake.received.length < 10_000) window.fake.received.push(message);
-    if (message.type === "start") this.canvas = message.canvas;
+    if (message.type === "start") this.surface = message.surface;
     if (message.type === "summary") this.say({ type: "answer", id: message.id, text: '{"frames":{"displayed":1}}' });
     if (message.type === "events") this.say({ type: "answer", id: message.id, text: '{"event":"frame_lost"}\n' });
   }
@@ -58,7 +58,7 @@ window.fake.play = (frames) => {
   };
   instance.say({ type: "state", state: { state: "waiting" } });
   instance.say({ type: "welcome", welcome });
-  paint(instance.canvas);
+  show(instance.surface);
   instance.say({ type: "state", state: { state: "live" } });
   const lengths = [0.6, 15, 6, 1.2, 5.5, 3.5, 0.4, 0.3, 1.6, 8];
   for (let frame = 0; frame < frames; frame += 1) {
@@ -111,6 +111,13 @@ window.fake.count = (counted) => {
   const frame = fake.statistics.displayed;
   fake.instance.say({ type: "statistics", statistics: fake.statistics, marker: { frame, input: frame } });
 };
+
+function show({ kind, target }) {
+  if (kind !== "video") return paint(target);
+  const canvas = new OffscreenCanvas(STREAM.width, STREAM.height);
+  paint(canvas);
+  void target.getWriter().write(new VideoFrame(canvas, { timestamp: 0 }));
+}
 
 /** Something like a landscape, so that contrast on top of it can be judged. */
 function paint(canvas) {

@@ -286,7 +286,7 @@ export function picture(page) {
   return page.screenshot({ clip: { x: 0, y: 120, width: 800, height: 600 } });
 }
 
-/** The canvas of the page's pictures: its size, and the share of its lowest eight rows that is as black or as white as a marker's cells. */
+/** The page's pictures: their size, and the share of their lowest eight rows that is as black or as white as a marker's cells. */
 export function canvas(page) {
   return page.evaluate(async () => {
     const bitmap = await createImageBitmap(document.getElementById("picture"));

@@ -43,8 +43,8 @@ test("frames are decoded, displayed, and their markers read", async () => {
   await context.close();
 });
 
-test("both painters show the picture alone and read the marker below it", async () => {
-  for (const painter of ["2d", "webgl2"]) {
+test("every painter shows the picture alone and reads the marker below it", async () => {
+  for (const painter of ["2d", "video", "webgl2"]) {
     const { context, page, errors } = await openLive(server.url.replace("#", `?painter=${painter}#`));
     await page.locator("#enter").click();
     await until(page, () => (window.nearlight.statistics?.displayed ?? 0) >= 10, `frames are displayed with ${painter}`);
@@ -58,20 +58,20 @@ test("both painters show the picture alone and read the marker below it", async 
   }
 });
 
-test("a browser without WebGL2 draws in 2D, and the panel says so", async () => {
+test("a browser without WebGL2 shows pictures in a video element, and the panel says so", async () => {
   const own = await openBrowser("--disable-software-rasterizer");
   const { page, errors } = await openPage(own);
   await page.goto(server.url);
   await until(page, shown(10), "frames are displayed");
   await page.locator("#enter").click();
   await page.keyboard.press("KeyH");
-  await untilSays(page, "facts", /canvas 2D · this browser has no WebGL2/);
+  await untilSays(page, "facts", /video element · this browser has no WebGL2/);
   assert.deepEqual(errors, []);
   await own.close();
 });
 
 test("a browser that cannot convert pictures shows them all the same", async () => {
-  for (const refusal of ["allocationSize", "copyTo"]) {
+  for (const [painter, refusal] of [["2d", "allocationSize"], ["2d", "copyTo"], ["video", "copyTo"]]) {
     const { context, page, errors } = await openPage(browser);
     await context.route("**/worker.js", async (route) => {
       const response = await route.fetch();
@@ -79,9 +79,9 @@ test("a browser that cannot convert pictures shows them all the same", async () 
       await route.fulfill({ response, body: refuse + (await response.text()) });
     });
     // Chromium refuses WebTransport to a page whose files a test has changed on their way.
-    await page.goto(server.url.replace("#", "?transport=webrtc&painter=2d#"));
-    await until(page, () => (window.nearlight?.statistics?.displayed ?? 0) >= 10, `frames are displayed without ${refusal}`);
-    assert.equal(await page.evaluate(() => window.nearlight.statistics.unreadableMarkers), 0, refusal);
+    await page.goto(server.url.replace("#", `?transport=webrtc&painter=${painter}#`));
+    await until(page, () => (window.nearlight?.statistics?.displayed ?? 0) >= 10, `frames are displayed by ${painter} without ${refusal}`);
+    assert.equal(await page.evaluate(() => window.nearlight.statistics.unreadableMarkers), 0, `${painter}, ${refusal}`);
     assert.deepEqual(errors, []);
     await context.close();
   }

@@ -173,6 +173,12 @@ fn programs(findings: &mut Findings) {
         );
         findings.good(name, &words);
     }
+    let shown = std::env::var("DISPLAY").ok().filter(|name| !name.is_empty()).map(|name| {
+        let words = nearlight_display::graphics_on(&name).map_or_else(|error| error.to_string(), str::to_owned);
+        format!("; with --display {name}: {words}")
+    });
+    let words = format!("OpenGL by the processor on Xvfb, which cannot reach a GPU{}", shown.unwrap_or_default());
+    findings.good("programs", &words);
 }
 
 async fn network(findings: &mut Findings, clock: Clock, port: u16) {

@@ -64,6 +64,14 @@ pub(crate) struct Display {
 }
 
 impl Display {
+    /// What draws the OpenGL and Vulkan of the display's programs, for people. Mesa reaches a GPU through DRI3, which Xvfb does not have.
+    pub(crate) fn graphics(&self) -> &'static str {
+        match self.needs("DRI3") {
+            Ok(()) => "OpenGL by the GPU (DRI3)",
+            Err(_) => "OpenGL by the processor",
+        }
+    }
+
     pub(crate) fn needs(&self, extension: &'static str) -> Result<(), DisplayError> {
         let found = self.connection.extension_information(extension).ok().flatten();
         found.map(|_| ()).ok_or(DisplayError::Extension(extension))

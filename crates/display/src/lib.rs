@@ -38,6 +38,15 @@ pub use source::ProgramSource;
 pub use specification::{Compositor, CpuShare, Ending, ProgramOptions, Restart};
 pub use supervisor::supervise;
 
+/// What draws the OpenGL of programs on the X display of this name, for people.
+///
+/// # Errors
+///
+/// It does not let this process connect.
+pub fn graphics_on(display: &str) -> Result<&'static str, DisplayError> {
+    connection::Place::Named(display.into()).connect().map(|display| display.graphics())
+}
+
 /// Why a program cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum DisplayError {

@@ -46,6 +46,7 @@ pub(crate) fn open_x(place: &Place, options: &ProgramOptions, fps: u16, bells: B
     let captured = Arc::new(AtomicBool::new(false));
     // All connect while the display is as large as it gets.
     let [first, second, third] = [place.connect()?, place.connect()?, place.connect()?];
+    let graphics = first.graphics();
     let shown = ScreenSize::new(first.size);
     let largest = options.largest.filter(|_| options.display.is_none());
     let windows = Windows::open(first, Arc::clone(&captured), shown.clone(), (options.size, largest))?;
@@ -57,7 +58,7 @@ pub(crate) fn open_x(place: &Place, options: &ProgramOptions, fps: u16, bells: B
     let windows_bell = bells.windows;
     Ok(Threads {
         size,
-        name: format!("on the X display {} ({width}x{height}{follows}, {how})", place.name()),
+        name: format!("on the X display {} ({width}x{height}{follows}, {graphics}, {how})", place.name()),
         pointer_in_picture: false,
         capture: Box::new(move |sink| Ok(capture.run(sink)?)),
         windows: Box::new(move |orders, tell| Ok(windows.run(&windows_bell, orders, tell)?)),
