@@ -6,6 +6,8 @@ mod agones;
 mod analyze;
 mod announcement;
 mod doctor;
+mod fleet;
+mod front;
 mod hook;
 mod kernel;
 mod lab;
@@ -39,6 +41,8 @@ struct Arguments {
 enum Command {
     /// Serve a page with an interactive 3D world and print the link to it
     Serve(Box<serve::ServeArguments>),
+    /// Send clients to the server of a fleet that has a place for them
+    Front(Box<front::FrontArguments>),
     /// Run a program that draws by OpenGL or Vulkan, and stream its window from within the program
     Hook(Box<hook::HookArguments>),
     /// Show a stream in a window, or measure it without one
@@ -102,6 +106,7 @@ fn main() -> ExitCode {
         .init();
     let done = match arguments.command {
         Command::Serve(serve) => serve::run(*serve),
+        Command::Front(front) => front::run(*front),
         Command::Hook(hook) => hook::run(*hook),
         Command::View(view) => view::run(*view),
         Command::Link(link) => link::run(*link),
@@ -137,6 +142,7 @@ impl Command {
     const fn usual_words(&self) -> &'static str {
         match self {
             Self::Serve(serve) if serve.is_quiet() => QUIET_WORDS,
+            Self::Front(front) if front.is_quiet() => QUIET_WORDS,
             _ => USUAL_WORDS,
         }
     }

@@ -28,7 +28,7 @@ use crate::announcement::{Announcement, Style};
 use crate::program::ProgramArguments;
 use crate::sandbox::Needs;
 use crate::stand_in::{self, StandIn};
-use crate::{agones, log, memory, parse, sandbox};
+use crate::{agones, fleet, log, memory, parse, sandbox};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -258,23 +258,6 @@ impl ServeArguments {
     }
 }
 
-/// Connects to the other servers, if there is a way to them.
-#[cfg(feature = "fleet")]
-async fn join_fleet(options: ServeOptions, nats: Option<String>) -> anyhow::Result<ServeOptions> {
-    let Some(url) = nats else { return Ok(options) };
-    // Another one for each run: what the run before owned is not this one's.
-    let id = format!("{:016x}", u64::from_be_bytes(*nearlight_net::nonce()?.0.first_chunk().expect("32 bytes")));
-    let fleet = nearlight_nats::connect(&url, nearlight_fleet::ServerId::new(&id)?).await?;
-    tracing::info!(server = id, "shares its rooms with other servers");
-    Ok(ServeOptions { fleet: Some(fleet), ..options })
-}
-
-#[cfg(not(feature = "fleet"))]
-#[expect(clippy::unused_async, reason = "as with NATS")]
-async fn join_fleet(options: ServeOptions, _nats: Option<String>) -> anyhow::Result<ServeOptions> {
-    Ok(options)
-}
-
 /// The default redundancy policy.
 const fn usual_redundancy(recovery: RecoveryPolicy) -> &'static str {
     if recovery.requests_symbols() { "planner" } else { "none" }
@@ -304,11 +287,12 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     // What it starts runs outside the server's sandbox, in one of its own.
     #[cfg(target_os = "linux")]
     let program = arguments.program.open(arguments.size, arguments.fps, arguments.sound)?;
-    let (nats, fleet) = (arguments.nats.clone(), arguments.fleet);
-    let capacity = arguments.max_clients + arguments.max_members;
+    let (nats, owner) = (arguments.nats.clone(), arguments.fleet);
+    let capacity = [arguments.max_clients, arguments.max_members];
     anyhow::ensure!(
-        nats.is_none() || cfg!(feature = "fleet"),
-        "This build cannot share rooms with other servers. Build it with `cargo build --release --features nearlight-cli/fleet`, or leave out --nats."
+        nats.is_none() || fleet::IS_BUILT,
+        "This build cannot share rooms with other servers. {}, or leave out --nats.",
+        fleet::HOW_TO_BUILD
     );
     let options = arguments.options(clock)?;
     #[cfg(target_os = "linux")]
@@ -332,10 +316,15 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             log::hold();
         }
         tracing::info!("sandbox: {sandbox}");
-        let options = join_fleet(options, nats).await?;
+        let carrier = match nats {
+            Some(url) => Some(fleet::join(&url).await?),
+            None => None,
+        };
+        let options = ServeOptions { fleet: carrier.clone(), ..options };
         let server = BoundServer::open(options, clock)?.with_ethernet(&interfaces, allowed.as_ref())?;
         let (local, others) = (server.local_link(), server.other_links());
         let ethernet = server.ethernet_links().to_vec();
+        let announcer = carrier.map(|carrier| fleet::Announcer::new(carrier, clock, &server, capacity));
         let [guests, spectators] = [Role::Guest, Role::Spectator].map(|role| {
             let links = std::iter::once(&local).chain(others.iter().filter(|link| **link != local));
             links.map(|link| server.link_for(role, link)).collect()
@@ -368,6 +357,9 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             eprintln!("Source: {}\nStream: {}\n\nPress Ctrl-C to stop.", server.adapter(), server.format());
         }
         let on_renewal = |hash| {
+            if let Some(announcer) = &announcer {
+                announcer.on_renewal(hash);
+            }
             if style == Style::Terminal {
                 eprintln!("\nThe server's certificate was renewed. New clients need a new link:");
             }
@@ -376,12 +368,22 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             }
         };
         let observer = server.observer();
+        let told = observer.clone();
         let stop = async {
-            match fleet {
+            match owner {
                 None => stop.await,
                 Some(Fleet::Agones) => tokio::select! {
                     () = stop => {}
-                    () = agones::serve(clock, capacity, move || observer.taken()) => {}
+                    () = agones::serve(clock, capacity.iter().sum(), move || observer.taken()) => {}
+                },
+            }
+        };
+        let stop = async {
+            match &announcer {
+                None => stop.await,
+                Some(announcer) => tokio::select! {
+                    () = stop => announcer.withdraw(),
+                    () = announcer.run(&told) => {}
                 },
             }
         };
@@ -422,7 +424,7 @@ fn unity_notice(unity: &UnityOptions) -> String {
 
 /// Completes with the first termination signal. From the call on, not only from the first poll, such a signal no longer ends the process by
 /// itself.
-fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()>> {
+pub(crate) fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(async move {

@@ -13,20 +13,26 @@
 //! messages back, in batches ([`Batch`]). When the owner changes, each server asks the new one for its members' seats by their keys; members
 //! notice a snapshot in a new term. [`SharedRoom`] is one server's view of one room and does all of this.
 //!
+//! Servers also say in the directory how much room they have ([`Announcement`]), and a [`Front`] decides which of them a client is sent to.
+//!
 //! Batches may be lost, repeated and reordered; reads and writes of the directory may fail, or succeed without an answer.
-//! `docs/wire.md` describes entries and batches.
+//! `docs/wire.md` describes entries, announcements and batches.
 
 #![forbid(unsafe_code)]
 
 mod agones;
+mod announcement;
 mod batch;
 mod entry;
+mod front;
 mod lease;
 mod shared_room;
 
 pub use agones::{GameServer, SdkAnswer, SdkCall};
+pub use announcement::{ANNOUNCE, ANNOUNCEMENT_LIFE, Announcement, AnnouncementError, Places};
 pub use batch::{Batch, BatchError, Connection, Down, MAX_BATCH_BYTES, Up};
 pub use entry::{Entry, EntryError, NotAServerId, ServerId};
+pub use front::{ARRIVAL, Announced, Candidate, Front, NoPlace, PlaceKind, Wish};
 pub use lease::{LEASE, Lease, MARGIN, WriteError};
 pub use shared_room::{SharedRoom, ToMember, Write};
 

@@ -7,12 +7,13 @@ use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::kv::{Config, Operation, Store, UpdateErrorKind};
 use async_nats::{Client, ConnectOptions, Event};
 use futures_util::{FutureExt as _, StreamExt as _};
-use nearlight_fleet::{Batch, Entry, ServerId, Write, WriteError};
+use nearlight_fleet::{ANNOUNCEMENT_LIFE, Announcement, Batch, Entry, ServerId, Write, WriteError};
 use tokio::sync::mpsc;
 
-use super::{Carrier, FromFleet, Request, ToFleet, WAITING};
+use super::{Carrier, FromDirectory, FromFleet, Request, ToFleet, WAITING};
 
-const BUCKET: &str = "nearlight-rooms";
+const ROOMS: &str = "nearlight-rooms";
+const SERVERS: &str = "nearlight-servers";
 const SUBJECTS: &str = "nearlight.rooms";
 /// The first connection may take so long.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -31,9 +32,9 @@ pub enum NatsError {
     )]
     Connect(String, async_nats::ConnectError),
     #[error(
-        "NATS has no key-value store for the rooms: {0}. Start nats-server with JetStream (-js), and let this user have the bucket {BUCKET}"
+        "NATS has no key-value store {bucket}: {reason}. Start nats-server with JetStream (-js), and let this user have that bucket"
     )]
-    Store(String),
+    Store { bucket: &'static str, reason: String },
     #[error("NATS lets nobody subscribe to {SUBJECTS}: {0}")]
     Subscribe(String),
 }
@@ -43,38 +44,125 @@ pub enum NatsError {
 /// # Errors
 /// If NATS cannot be reached, or lacks `JetStream`.
 pub async fn connect(url: &str, me: ServerId) -> Result<Carrier, NatsError> {
-    let options = ConnectOptions::new()
-        .name(format!("nearlight {me}"))
-        .connection_timeout(CONNECT_LIMIT)
-        .ping_interval(PING)
-        .reconnect_delay_callback(|_| RECONNECT)
-        .event_callback(|event| async move {
-            match event {
-                Event::Connected => tracing::info!("connected to NATS"),
-                Event::Disconnected => {
-                    tracing::warn!("the connection to NATS broke; rooms stand still if it does not come back in time");
-                }
-                // Every attempt to connect again is one.
-                Event::ClientError(error) => tracing::debug!(%error, "NATS"),
-                other => tracing::warn!("NATS: {other}"),
-            }
-        });
-    let client = options.connect(url).await.map_err(|error| NatsError::Connect(url.to_owned(), error))?;
-    let context = ContextBuilder::new().timeout(ANSWER_LIMIT).build(client.clone());
-    let config = Config { bucket: BUCKET.into(), history: 1, ..Config::default() };
-    let store = context.create_key_value(config).await.map_err(|error| NatsError::Store(error.to_string()))?;
+    let on_connection = |is_connected| {
+        if is_connected {
+            tracing::info!("connected to NATS");
+        } else {
+            tracing::warn!("the connection to NATS broke; rooms stand still if it does not come back in time");
+        }
+    };
+    let client = open(url, me.as_str(), on_connection).await?;
+    let (store, servers) = (rooms(&client).await?, servers(&client).await?);
     let own = format!("{SUBJECTS}.{me}.*.*");
     let subscribed = client.subscribe(own).await.map_err(|error| NatsError::Subscribe(error.to_string()))?;
     let (requests, asked) = mpsc::channel(WAITING * 4);
-    let task = Task { me: me.clone(), client, store, rooms: BTreeMap::new() };
+    let task = Task { me: me.clone(), client, store, servers, rooms: BTreeMap::new() };
     tokio::spawn(task.run(asked, subscribed));
     Ok(Carrier { me, requests })
+}
+
+/// Reports every announcement of a server, until the receiver is dropped. Call it inside a tokio runtime.
+///
+/// # Errors
+/// If NATS cannot be reached, or lacks `JetStream`.
+pub async fn watch(url: &str) -> Result<mpsc::Receiver<FromDirectory>, NatsError> {
+    let (told, heard) = mpsc::channel(WAITING);
+    let (connection, mut connected) = mpsc::unbounded_channel();
+    let tell = move |is_connected| {
+        // Nobody listens any more once the watch has ended.
+        let _ = connection.send(is_connected);
+    };
+    let client = open(url, "front", tell).await?;
+    let servers = servers(&client).await?;
+    tokio::spawn(async move {
+        while !told.is_closed() {
+            let watching = async {
+                let Ok(mut entries) = servers.watch_with_history(">").await else { return };
+                while let Some(Ok(entry)) = entries.next().await {
+                    let Some(event) = event(&entry.key, entry.operation, &entry.value) else { continue };
+                    if told.send(event).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            tokio::select! {
+                () = watching => tokio::time::sleep(RECONNECT).await,
+                Some(is_connected) = connected.recv() => {
+                    if is_connected {
+                        tracing::info!("connected to NATS");
+                    } else {
+                        tracing::warn!("the connection to NATS broke; until it is back, clients are sent to the servers known so far");
+                    }
+                    let _ = told.send(FromDirectory::Reachable(is_connected)).await;
+                }
+                () = told.closed() => return,
+            }
+        }
+    });
+    Ok(heard)
+}
+
+fn event(key: &str, operation: Operation, value: &[u8]) -> Option<FromDirectory> {
+    let server = ServerId::new(key).ok()?;
+    if operation != Operation::Put {
+        return Some(FromDirectory::Gone(server));
+    }
+    match Announcement::parse(value) {
+        Ok(announcement) => Some(FromDirectory::Announced { server, announcement }),
+        Err(error) => {
+            tracing::warn!(%server, %error, "a server is left out");
+            None
+        }
+    }
+}
+
+/// Connects, and says whenever the connection has broken and is back.
+async fn open(
+    url: &str,
+    name: &str,
+    on_connection: impl Fn(bool) + Send + Sync + 'static,
+) -> Result<Client, NatsError> {
+    let on_connection = std::sync::Arc::new(on_connection);
+    let options = ConnectOptions::new()
+        .name(format!("nearlight {name}"))
+        .connection_timeout(CONNECT_LIMIT)
+        .ping_interval(PING)
+        .reconnect_delay_callback(|_| RECONNECT)
+        .event_callback(move |event| {
+            let on_connection = std::sync::Arc::clone(&on_connection);
+            async move {
+                match event {
+                    Event::Connected => on_connection(true),
+                    Event::Disconnected => on_connection(false),
+                    // Every attempt to connect again is one.
+                    Event::ClientError(error) => tracing::debug!(%error, "NATS"),
+                    other => tracing::warn!("NATS: {other}"),
+                }
+            }
+        });
+    options.connect(url).await.map_err(|error| NatsError::Connect(url.to_owned(), error))
+}
+
+async fn rooms(client: &Client) -> Result<Store, NatsError> {
+    bucket(client, ROOMS, Config { history: 1, ..Config::default() }).await
+}
+
+async fn servers(client: &Client) -> Result<Store, NatsError> {
+    let life = Duration::from_nanos(ANNOUNCEMENT_LIFE.as_nanos().unsigned_abs());
+    bucket(client, SERVERS, Config { history: 1, max_age: life, ..Config::default() }).await
+}
+
+async fn bucket(client: &Client, bucket: &'static str, config: Config) -> Result<Store, NatsError> {
+    let context = ContextBuilder::new().timeout(ANSWER_LIMIT).build(client.clone());
+    let created = context.create_key_value(Config { bucket: bucket.into(), ..config }).await;
+    created.map_err(|error| NatsError::Store { bucket, reason: error.to_string() })
 }
 
 struct Task {
     me: ServerId,
     client: Client,
     store: Store,
+    servers: Store,
     rooms: BTreeMap<String, mpsc::Sender<FromFleet>>,
 }
 
@@ -88,11 +176,30 @@ impl Task {
                         self.rooms.insert(room, events);
                     }
                     Some(Request::Room { room, request }) => self.on_request(&room, request),
+                    Some(Request::Announce(announcement)) => self.announce(announcement),
                     None => return,
                 },
                 Some(message) = subscribed.next() => self.on_message(&message.subject, &message.payload),
             }
         }
+    }
+
+    fn announce(&self, announcement: Option<Announcement>) {
+        let (servers, me) = (self.servers.clone(), self.me.clone());
+        tokio::spawn(async move {
+            let written = async {
+                match announcement {
+                    Some(announcement) => {
+                        let put = servers.put(me.as_str(), announcement.to_bytes().into()).await;
+                        put.map(drop).map_err(|error| error.to_string())
+                    }
+                    None => servers.delete(me.as_str()).await.map_err(|error| error.to_string()),
+                }
+            };
+            if let Ok(Err(error)) = tokio::time::timeout(ANSWER_LIMIT, written).await {
+                tracing::debug!(error, "the directory took no announcement");
+            }
+        });
     }
 
     fn on_request(&self, room: &str, request: ToFleet) {

@@ -2,17 +2,19 @@
 //!
 //! One batch for another server is one message, with the subject `nearlight.rooms.TO.FROM.ROOM`. The store is the bucket `nearlight-rooms`, whose
 //! keys are the rooms' names. No decisions are made here: a [`RoomCarrier`] passes on what a [`SharedRoom`](nearlight_fleet::SharedRoom) asks.
+//!
+//! The bucket `nearlight-servers` has an announcement of each server, under its id. Entries that are not renewed are deleted by NATS.
 
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "client")]
 mod client;
 
-use nearlight_fleet::{Batch, Entry, ServerId, Write, WriteError};
+use nearlight_fleet::{Announcement, Batch, Entry, ServerId, Write, WriteError};
 use tokio::sync::mpsc;
 
 #[cfg(feature = "client")]
-pub use client::{NatsError, connect};
+pub use client::{NatsError, connect, watch};
 
 /// Answers and batches that wait for a room; batches beyond that are lost, which rooms make good.
 const WAITING: usize = 256;
@@ -43,8 +45,29 @@ pub enum FromFleet {
 
 #[cfg_attr(not(feature = "client"), expect(dead_code, reason = "the client reads them"))]
 enum Request {
-    Open { room: String, events: mpsc::Sender<FromFleet> },
-    Room { room: String, request: ToFleet },
+    /// None: the server closes.
+    Announce(Option<Announcement>),
+    Open {
+        room: String,
+        events: mpsc::Sender<FromFleet>,
+    },
+    Room {
+        room: String,
+        request: ToFleet,
+    },
+}
+
+/// What a front learns of servers.
+#[derive(Debug)]
+pub enum FromDirectory {
+    Announced {
+        server: ServerId,
+        announcement: Announcement,
+    },
+    /// It has closed.
+    Gone(ServerId),
+    /// The directory can be read from now on, or cannot.
+    Reachable(bool),
 }
 
 /// This server's way to the others. Without a fleet there is none.
@@ -73,6 +96,11 @@ impl Carrier {
     #[must_use]
     pub const fn me(&self) -> &ServerId {
         &self.me
+    }
+
+    /// Renews what the directory says of this server; none: it closes. One that finds the queue full is lost, as by a network that is away.
+    pub fn announce(&self, announcement: Option<Announcement>) {
+        let _ = self.requests.try_send(Request::Announce(announcement));
     }
 
     /// The way of this room, whose name is a room's.

@@ -11,6 +11,7 @@ mod carrier;
 mod encoding;
 mod event_log;
 mod fan_out;
+mod front;
 mod handshake;
 mod hosts;
 mod http;
@@ -37,6 +38,7 @@ mod urs;
 mod websocket;
 mod webtransport;
 
+pub use front::{BoundFront, FrontOptions};
 pub use metrics::{Observer, SessionStatistics};
 pub use nearlight_urs::signalling::Mode as UnityMode;
 pub use options::{IceServer, Impairment, NotAnIceServer, PictureSize, ServeOptions, UnityOptions};

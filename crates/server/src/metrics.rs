@@ -73,8 +73,25 @@ impl Observer {
     /// How many places are taken: open sessions, and members of rooms.
     #[must_use]
     pub fn taken(&self) -> usize {
-        let members = usize::try_from(self.0.exported.room_members.get()).unwrap_or_default();
-        self.0.live().len() + members
+        self.clients() + self.members()
+    }
+
+    /// Open sessions.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.0.live().len()
+    }
+
+    /// Members of all rooms over this server.
+    #[must_use]
+    pub fn members(&self) -> usize {
+        usize::try_from(self.0.exported.room_members.get()).unwrap_or_default()
+    }
+
+    /// The rooms that have members over this server, and how many.
+    #[must_use]
+    pub fn rooms(&self) -> BTreeMap<String, u32> {
+        self.0.rooms().clone()
     }
 }
 
@@ -135,6 +152,8 @@ struct Exported {
 pub(crate) struct Metrics {
     exported: Exported,
     live: Mutex<BTreeMap<u32, SessionFigures>>,
+    /// Members of each room that has any. Not exported: members choose the names.
+    rooms: Mutex<BTreeMap<String, u32>>,
 }
 
 impl Metrics {
@@ -188,11 +207,21 @@ impl Metrics {
             encodes: Encodes::default(),
             registry,
         };
-        Self { exported: exported.register(), live: Mutex::default() }
+        Self { exported: exported.register(), live: Mutex::default(), rooms: Mutex::default() }
     }
 
     fn live(&self) -> MutexGuard<'_, BTreeMap<u32, SessionFigures>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rooms(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a member of this room until what this returns is dropped.
+    pub(crate) fn join_room(self: &Arc<Self>, room: &str) -> RoomMember {
+        *self.rooms().entry(room.to_owned()).or_default() += 1;
+        RoomMember { metrics: Arc::clone(self), room: room.to_owned() }
     }
 
     /// Counts a session as open until what this returns is dropped, however the session ends.
@@ -291,6 +320,24 @@ impl Drop for OpenSession {
     }
 }
 
+/// A member's part of its room's count.
+pub(crate) struct RoomMember {
+    metrics: Arc<Metrics>,
+    room: String,
+}
+
+impl Drop for RoomMember {
+    fn drop(&mut self) {
+        let mut rooms = self.metrics.rooms();
+        if let Some(count) = rooms.get_mut(&self.room) {
+            *count -= 1;
+            if *count == 0 {
+                rooms.remove(&self.room);
+            }
+        }
+    }
+}
+
 impl Exported {
     fn register(mut self) -> Self {
         let registry = &mut self.registry;
@@ -360,6 +407,16 @@ mod tests {
         }
         drop(session);
         assert!(!metrics.text().contains("session=\"7\""));
+    }
+
+    #[test]
+    fn rooms_are_counted_while_they_have_members() {
+        let metrics = Arc::new(Metrics::new());
+        let observer = Observer(Arc::clone(&metrics));
+        let members = ["lab", "lab", "main"].map(|room| metrics.join_room(room));
+        assert_eq!(observer.rooms(), [("lab".into(), 2), ("main".into(), 1)].into());
+        drop(members);
+        assert!(observer.rooms().is_empty());
     }
 
     #[test]

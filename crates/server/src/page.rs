@@ -119,7 +119,12 @@ async fn healthz(State(state): State<Arc<PageState>>) -> Response {
     }
 }
 
-async fn metrics(State(state): State<Arc<PageState>>) -> Response {
+/// Figures of every client, for hosts and programs on this machine.
+async fn metrics(State(state): State<Arc<PageState>>, role: Option<Extension<Role>>) -> Response {
+    if role.is_some_and(|Extension(role)| role != Role::Host) {
+        let words = "the server's figures need the host's token, that of the first link which the server printed";
+        return Refused::new(StatusCode::FORBIDDEN, words).into_response();
+    }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], state.metrics.text()).into_response()
 }
@@ -193,6 +198,7 @@ mod tests {
             info: SessionInfo { certificate_sha256: None }.into(),
             healthy: Box::new(|| true),
             check: Box::new(|_, token| match token {
+                "host" => Ok(Role::Host),
                 "right" => Ok(Role::Spectator),
                 _ => Err(Refused::new(StatusCode::UNAUTHORIZED, "wrong")),
             }),
@@ -208,7 +214,9 @@ mod tests {
             (far, "/metrics", None, 401),
             (far, SESSION_INFO_PATH, None, 401),
             (far, "/metrics", Some("Bearer wrong"), 401),
-            (far, "/metrics", Some("Bearer right"), 200),
+            (far, "/metrics", Some("Bearer host"), 200),
+            (far, "/metrics", Some("Bearer right"), 403),
+            (near, "/metrics", Some("Bearer right"), 403),
             (far, SESSION_INFO_PATH, Some("bearer right"), 200),
             (far, "/healthz", None, 200),
             (far, "/", None, 200),

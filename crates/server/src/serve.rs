@@ -32,7 +32,7 @@ use crate::encoding::Where;
 use crate::event_log::{EventLog, EventLogThread};
 use crate::hosts::Hosts;
 use crate::http::Site;
-use crate::links::token_for;
+use crate::links::{check_of, token_for};
 use crate::metrics::{Metrics, Observer};
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, ModelFile, PageState};
@@ -46,7 +46,7 @@ use crate::studio::{Format, Studio, StudioOptions};
 use crate::transports::Entrances;
 
 /// A self-signed certificate is renewed after this: it is valid for twelve days and browsers accept fourteen.
-const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
+pub(crate) const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
 /// How often the server checks that the studio still runs.
 const STUDIO_CHECK: Duration = Duration::from_millis(500);
 /// Clients whose sessions wait to begin.
@@ -212,6 +212,21 @@ impl BoundServer {
         let names = self.identity.names();
         let hosts: Vec<String> = if names.is_empty() { addresses() } else { names };
         hosts.into_iter().map(|host| self.link(true, host)).collect()
+    }
+
+    /// Where a front sends clients, without a token: a name that the owner gave, or else the likeliest link for other machines.
+    #[must_use]
+    pub fn public_link(&self) -> Link {
+        let given = self.options.hosts.iter().find(|host| !host.contains('*'));
+        let given = given.map(|host| self.link(true, host.clone()));
+        let link = given.or_else(|| self.other_links().into_iter().next()).unwrap_or_else(|| self.local_link());
+        Link { token: None, ..link }
+    }
+
+    /// What servers and fronts with the same token have in common.
+    #[must_use]
+    pub fn token_check(&self) -> String {
+        check_of(&self.token)
     }
 
     /// The same link for users with this role. The links above are the owner's, who may be host.

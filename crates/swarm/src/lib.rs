@@ -17,6 +17,7 @@ mod tally;
 pub mod virtual_time;
 
 pub use behaviour::Behaviour;
+pub use processor::own_time as own_processor_time;
 pub use profile::{Profile, ProfileError};
 pub use summary::{Naive, Quantiles, Summary};
 pub use synthetic::{Record, Setup, Synthetic};

@@ -12,8 +12,8 @@ pub(crate) fn time_of(folder: &Path) -> Option<Span> {
     parse(&std::fs::read_to_string(folder.join("stat")).ok()?)
 }
 
-/// Of this process.
-pub(crate) fn own_time() -> Option<Span> {
+/// Of this process. None where the system does not tell.
+pub fn own_time() -> Option<Span> {
     time_of(Path::new("/proc/self"))
 }
 

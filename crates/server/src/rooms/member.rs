@@ -62,11 +62,13 @@ pub(crate) async fn serve(state: Arc<ServerState>, sessions: Sessions, client: W
     tracing::debug!(%peer, room = join.room, client = clean(&hello.client), "a member joins");
     handshake.claim(&state);
     let tcp = handshake.tcp.clone();
+    let name = join.room.clone();
     let (outgoing, messages) = mpsc::channel(UNSENT);
     let (room, connection) = match join_room(&state, &sessions, join, tcp.as_ref(), outgoing).await {
         Ok(joined) => joined,
         Err(rejection) => return refuse(handshake, rejection).await,
     };
+    let counted = state.metrics.join_room(&name);
     let (sink, incoming) = handshake.socket.split();
     let mut writing = tokio::spawn(async move {
         // It ends when the room drops its end of the queue.
@@ -88,7 +90,7 @@ pub(crate) async fn serve(state: Arc<ServerState>, sessions: Sessions, client: W
     if !written && tokio::time::timeout(GOODBYE_LIMIT, &mut writing).await.is_err() {
         writing.abort();
     }
-    drop(place);
+    drop((counted, place));
 }
 
 fn full(message: String) -> Rejection {

@@ -155,7 +155,12 @@ impl Refused {
 
     /// To be tried again after `wait`.
     pub(crate) fn for_now(words: impl Into<String>, wait: Span) -> Self {
-        Self { wait: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, words) }
+        Self::new(StatusCode::TOO_MANY_REQUESTS, words).until(wait)
+    }
+
+    /// The same, to be tried again after `wait`.
+    pub(crate) fn until(self, wait: Span) -> Self {
+        Self { wait: Some(wait), ..self }
     }
 
     /// With `body` in place of the plain words.

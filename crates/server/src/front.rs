@@ -1,0 +1,354 @@
+//! The front of a fleet: sends people's browsers to a server with a place, and tells programs which servers have one.
+//!
+//! It serves no media and knows no client's token. A browser keeps the fragment of its link, where the token is, when it is redirected
+//! (RFC 9110 section 10.2.2); a program shows its token and gets links with the same one. So nobody gets more from a front than they bring,
+//! unless the owner lets everybody in as a guest or spectator ([`FrontOptions::everybody`]).
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::extract::{Extension, Path, Query, RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use nearlight_fleet::{ARRIVAL, Announced, Candidate, Front, NoPlace, PlaceKind, Wish};
+use nearlight_nats::FromDirectory;
+use nearlight_net::{Clock, Identity, Link, ListenOptions, Listener, Token, machine_names};
+use nearlight_rooms::{Role, is_room_name};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::hosts::Hosts;
+use crate::http::Site;
+use crate::links::{check_of, token_for};
+use crate::pairing::{Pairing, Wrong};
+use crate::rtc::whep::{Client, Refused, bearer};
+use crate::serve::{CERTIFICATE_RENEWAL, ServerError};
+use crate::state::seconds;
+
+/// What programs ask for.
+const LIST_PATH: &str = "/servers.json";
+
+/// Where to listen, and for whom.
+#[derive(Debug)]
+pub struct FrontOptions {
+    /// None listens on every address.
+    pub address: Option<IpAddr>,
+    /// 0 picks a free one.
+    pub port: u16,
+    /// Further names and addresses that clients may use for the front. A self-signed certificate names them too.
+    pub hosts: Vec<String>,
+    /// The token of the servers.
+    pub token: Token,
+    /// Certificate chain and key as PEM files; none makes a self-signed certificate.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// What those without a token get links for; none: nothing.
+    pub everybody: Option<Role>,
+}
+
+/// A front with an open port.
+pub struct BoundFront {
+    listener: Listener,
+    identity: Identity,
+    options: FrontOptions,
+    clock: Clock,
+}
+
+struct Shared {
+    clock: Clock,
+    front: Mutex<Front>,
+    pairing: Pairing,
+    token: Token,
+    everybody: Option<Role>,
+}
+
+impl BoundFront {
+    /// Opens the port. Call it inside a tokio runtime.
+    pub fn open(options: FrontOptions, clock: Clock) -> Result<Self, ServerError> {
+        let identity = match &options.certificate {
+            Some((certificate, key)) => Identity::from_files(certificate, key)?,
+            None => Identity::self_signed(&options.hosts)?,
+        };
+        let listen = ListenOptions { address: options.address, port: options.port, ..ListenOptions::default() };
+        let listener = Listener::bind(&listen, &identity, clock)?;
+        Ok(Self { listener, identity, options, clock })
+    }
+
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.listener.port()
+    }
+
+    /// Links for users with this role, this machine's first. Browsers take them on to a server, whose certificate is another one, so they
+    /// name none.
+    #[must_use]
+    pub fn links(&self, role: Role) -> Vec<Link> {
+        let names = self.identity.names();
+        let addresses = || self.listener.reachable_addresses().iter().map(ToString::to_string).collect();
+        let others: Vec<String> = if names.is_empty() { addresses() } else { names.clone() };
+        let local = if names.is_empty() { Some((false, "localhost".to_owned())) } else { None };
+        let token = token_for(&self.options.token, role).to_string();
+        let hosts = local.into_iter().chain(others.into_iter().map(|host| (true, host)));
+        hosts
+            .map(|(secure, host)| Link {
+                secure,
+                host,
+                port: self.port(),
+                token: Some(token.clone()),
+                certificate: None,
+            })
+            .collect()
+    }
+
+    /// Serves until `stop` is done, with what the directory says.
+    pub async fn run(self, mut directory: mpsc::Receiver<FromDirectory>, stop: impl Future<Output = ()>) {
+        let Self { listener, identity, options, clock } = self;
+        let FrontOptions { hosts, token, everybody, .. } = options;
+        let own_names = identity.is_self_signed().then(|| hosts.clone());
+        let named = identity.certificate_names().into_iter().chain(hosts);
+        let hosts = Hosts::new(machine_names().into_iter().chain(named));
+        let pairing = Pairing::new(&token, None);
+        let front = Mutex::new(Front::new(check_of(&token)));
+        let shared = Arc::new(Shared { clock, front, pairing, token, everybody });
+        let site = Arc::new(Site::new(router(Arc::clone(&shared)), hosts, false, clock));
+        let mut pages = tokio::task::JoinSet::new();
+        let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);
+        renewal.tick().await;
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                Some(event) = directory.recv() => shared.on_directory(event),
+                Some(stream) = listener.accept_page() => if !stream.framed() {
+                    pages.spawn(Arc::clone(&site).serve(stream));
+                },
+                Some(session) = listener.accept() => {
+                    session.close(1, "this is a front: open its link in a browser, or ask it for /servers.json");
+                }
+                Some(_) = pages.join_next() => {}
+                _ = renewal.tick() => if let Some(names) = &own_names {
+                    match Identity::self_signed(names).and_then(|identity| listener.set_identity(&identity)) {
+                        Ok(()) => tracing::info!("the self-signed certificate was renewed"),
+                        Err(error) => tracing::error!(%error, "the self-signed certificate could not be renewed"),
+                    }
+                },
+            }
+        }
+        pages.shutdown().await;
+        listener.shutdown("the front is shutting down").await;
+    }
+}
+
+impl Shared {
+    fn front(&self) -> MutexGuard<'_, Front> {
+        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn on_directory(&self, event: FromDirectory) {
+        let now = self.clock.now();
+        match event {
+            FromDirectory::Reachable(is_reachable) => self.front().on_directory(now, is_reachable),
+            FromDirectory::Gone(server) => {
+                if self.front().on_gone(&server) {
+                    tracing::info!(%server, "a server has closed");
+                }
+            }
+            FromDirectory::Announced { server, announcement } => {
+                if Link::parse(&announcement.link).is_err() {
+                    return tracing::debug!(%server, "a server announces no link");
+                }
+                let link = announcement.link.clone();
+                match self.front().on_announcement(now, server.clone(), announcement) {
+                    Announced::New => tracing::info!(%server, link, "a server takes clients"),
+                    Announced::OtherToken => tracing::warn!(
+                        %server,
+                        link,
+                        "a server has another token, so nobody is sent there: start servers and front with the same --token or NEARLIGHT_TOKEN"
+                    ),
+                    Announced::Known | Announced::Ignored => {}
+                }
+            }
+        }
+    }
+
+    /// The token that a client shows and its role, or those that everybody has.
+    fn authorize(&self, client: IpAddr, headers: &HeaderMap) -> Result<(Role, String), Refused> {
+        let Some(token) = bearer(headers) else {
+            let everybody = self.everybody.map(|role| (role, token_for(&self.token, role).to_string()));
+            return everybody.ok_or_else(|| {
+                Refused::new(StatusCode::UNAUTHORIZED, "send the pairing token: Authorization: Bearer TOKEN")
+            });
+        };
+        match self.pairing.check_bearer(self.clock.now(), client, token) {
+            Ok(role) => Ok((role, token.to_owned())),
+            Err(Wrong::Token) => {
+                let words = "The pairing token is wrong. Use that of the link that this front or a server printed.";
+                Err(Refused::new(StatusCode::UNAUTHORIZED, words))
+            }
+            Err(Wrong::TooOften(wait)) => {
+                let wait_seconds = seconds(wait);
+                let words = format!(
+                    "The pairing token is wrong, as others from this address were before. Try again in {wait_seconds} s."
+                );
+                Err(Refused::for_now(words, wait))
+            }
+        }
+    }
+
+    /// Sends a person's browser to a server.
+    fn redirect(&self, room: Option<&str>, query: &str) -> Response {
+        // The page's own option: it renders for itself.
+        let is_local = query.split('&').any(|option| option == "rendering=local");
+        let place = if is_local { PlaceKind::Member } else { PlaceKind::Client };
+        let (now, wish) = (self.clock.now(), Wish { room, place });
+        let mut front = self.front();
+        let chosen = front.candidates(now, &wish).map(|found| {
+            let Candidate { server, announcement, .. } = found[0];
+            (server.clone(), announcement.link.clone())
+        });
+        let (server, link) = match chosen {
+            Ok(chosen) => chosen,
+            Err(why) => return full(why).into_response(),
+        };
+        front.on_sent(now, &server, &wish);
+        drop(front);
+        let Ok(link) = Link::parse(&link) else { return full(NoPlace::NoServer).into_response() };
+        let room = room.map(|room| format!("room={room}"));
+        let options: Vec<&str> = room.as_deref().into_iter().chain([query]).filter(|text| !text.is_empty()).collect();
+        let mark = if options.is_empty() { "" } else { "?" };
+        let scheme = if link.secure { "https" } else { "http" };
+        let fragment = self.everybody.map(|role| {
+            let token = token_for(&self.token, role);
+            let certificate = link.certificate.map(|hash| format!("&certificate={hash}")).unwrap_or_default();
+            format!("#token={token}{certificate}")
+        });
+        let target =
+            format!("{scheme}://{}/{mark}{}{}", link.authority(), options.join("&"), fragment.unwrap_or_default());
+        tracing::debug!(%server, "a client is sent on");
+        // Somebody who comes back may have to go elsewhere.
+        let headers = [(header::LOCATION, target), (header::CACHE_CONTROL, "no-store".into())];
+        (StatusCode::TEMPORARY_REDIRECT, headers).into_response()
+    }
+}
+
+fn full(why: NoPlace) -> Refused {
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string()).until(ARRIVAL)
+}
+
+fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/", get(any_room))
+        .route("/r/{room}", get(one_room))
+        .route(LIST_PATH, get(list).options(preflight))
+        .route("/healthz", get(|| async { (StatusCode::OK, "ok\n") }))
+        .fallback(get(|| async { (StatusCode::NOT_FOUND, "there is no such page; a room's is /r/ROOM\n") }))
+        .with_state(shared)
+}
+
+async fn any_room(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
+    shared.redirect(None, &query.unwrap_or_default())
+}
+
+async fn one_room(State(shared): State<Arc<Shared>>, Path(room): Path<String>, RawQuery(query): RawQuery) -> Response {
+    if !is_room_name(&room) {
+        return no_room().into_response();
+    }
+    shared.redirect(Some(&room), &query.unwrap_or_default())
+}
+
+fn no_room() -> Refused {
+    Refused::new(StatusCode::BAD_REQUEST, "a room's name has 1 to 32 characters of a-z, 0-9 and `-`")
+}
+
+/// What a program wants.
+#[derive(Debug, Deserialize)]
+struct Question {
+    room: Option<String>,
+    #[serde(default)]
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Place {
+    #[default]
+    Client,
+    Member,
+}
+
+#[derive(Serialize)]
+struct List {
+    role: &'static str,
+    room: Option<String>,
+    servers: Vec<Listed>,
+}
+
+/// docs/json.md describes it.
+#[derive(Serialize)]
+struct Listed {
+    server: String,
+    link: String,
+    free: u32,
+    load: f64,
+    room_members: u32,
+}
+
+async fn list(
+    State(shared): State<Arc<Shared>>,
+    Extension(client): Extension<Client>,
+    question: Result<Query<Question>, axum::extract::rejection::QueryRejection>,
+    headers: HeaderMap,
+) -> Response {
+    let answer = || {
+        let (role, token) = shared.authorize(client.0, &headers)?;
+        let Query(Question { room, place }) = question.map_err(|_| {
+            let words = "ask for /servers.json?room=ROOM&place=client, or place=member; both may be left out";
+            Refused::new(StatusCode::BAD_REQUEST, words)
+        })?;
+        if room.as_deref().is_some_and(|room| !is_room_name(room)) {
+            return Err(no_room());
+        }
+        let place = match place {
+            Place::Client => PlaceKind::Client,
+            Place::Member => PlaceKind::Member,
+        };
+        let wish = Wish { room: room.as_deref(), place };
+        let front = shared.front();
+        let found = front.candidates(shared.clock.now(), &wish).map_err(full)?;
+        let listed = |candidate: Candidate<'_>| {
+            let Candidate { server, announcement, free, load, room_members } = candidate;
+            let link = Link { token: Some(token.clone()), ..Link::parse(&announcement.link).ok()? };
+            Some(Listed { server: server.to_string(), link: link.to_string(), free, load, room_members })
+        };
+        let servers = found.into_iter().filter_map(listed).collect();
+        Ok(List { role: role.name(), room: room.clone(), servers })
+    };
+    let mut response = match answer() {
+        Ok(list) => Json(list).into_response(),
+        Err(refused) => refused.into_response(),
+    };
+    allow_all(&mut response);
+    response
+}
+
+async fn preflight() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    allow_all(&mut response);
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("Authorization"));
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    response
+}
+
+/// Pages of other origins may ask, such as a server's own: the token decides.
+fn allow_all(response: &mut Response) {
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Retry-After"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+}
+
+#[cfg(test)]
+mod tests;
