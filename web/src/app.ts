@@ -16,7 +16,6 @@ import { element } from "./page.ts";
 import { Peer } from "./peer.ts";
 import { Program } from "./program.ts";
 import type { RenderingChoice } from "./rendering.ts";
-import { roleOf } from "./session-info.ts";
 import { Shell } from "./shell.ts";
 import { hasWebRtc, missingFeatures } from "./support.ts";
 import { surfaceFor } from "./surface.ts";
@@ -133,7 +132,6 @@ class App {
     this.#rendering = this.#openRendering();
     this.#startWorker();
     this.#rendering.apply();
-    void this.#learnRole();
     void this.#offerVr();
     navigator.xr?.addEventListener("devicechange", () => void this.#offerVr());
     window.addEventListener("pagehide", () => {
@@ -155,16 +153,6 @@ class App {
       }
     });
     window.nearlight = this.#hooks();
-  }
-
-  /** A session says itself what is wrong with a link. */
-  async #learnRole(): Promise<void> {
-    try {
-      const role = await roleOf(location.href, this.#token);
-      if (role) this.#shell.onRole(role);
-    } catch (error) {
-      console.warn("the role of this link is not known:", error);
-    }
   }
 
   #tellDevices(): void {
@@ -295,7 +283,8 @@ class App {
   }
 
   /** Only the first session sets the pose: after a lost connection users continue where they are. */
-  #onWelcome({ session, stream, start, demonstration }: Welcome): void {
+  #onWelcome({ session, stream, start, demonstration, role }: Welcome): void {
+    this.#shell.onRole(role);
     this.#shell.demonstration = demonstration;
     this.#rendering.session = session;
     this.#rendering.available = demonstration;

@@ -6,17 +6,6 @@ import { Refused } from "./carrier.ts";
 interface SessionInfo {
   /** None where an authority signed the certificate. */
   certificate_sha256: string | null;
-  /** What the token stands for; none where none was sent. */
-  role: Role | null;
-}
-
-/** What a user may do. */
-export type Role = "host" | "guest" | "spectator";
-
-/** The role that the link's token stands for; none where the server does not say. */
-export async function roleOf(origin: string, token: string): Promise<Role | null> {
-  const answer = await fetch(new URL("session.json", origin), { cache: "no-store", headers: { Authorization: `Bearer ${token}` } });
-  return answer.ok ? ((await answer.json()) as SessionInfo).role : null;
 }
 
 /** The hash of the certificate that a session's proofs name; none where an authority vouches for it. `pinned` is the one that the link

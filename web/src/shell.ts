@@ -1,10 +1,10 @@
 // All text on the page: status, landing, and notices about what is wrong and what to do.
 
 import { TRANSPORTS } from "./generated/core.ts";
+import type { UserRole } from "./generated/wire.ts";
 import type { ConnectionState, RefusalReason, TransportChoice } from "./messages.ts";
 import { element } from "./page.ts";
 import type { RenderingChoice } from "./rendering.ts";
-import type { Role } from "./session-info.ts";
 import type { Missing } from "./support.ts";
 import { TRANSPORT } from "./transports.ts";
 
@@ -135,7 +135,7 @@ export class Shell {
   }
 
   /** What the link permits. */
-  onRole(role: Role): void {
+  onRole(role: UserRole): void {
     document.body.dataset.role = role;
     element("tagline-role").hidden = role !== "spectator";
   }

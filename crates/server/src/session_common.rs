@@ -11,7 +11,7 @@ use nearlight_session::{EncoderTarget, FrameProducer, MediaTarget, ReceivedInput
 use nearlight_units::Time;
 use nearlight_wire::{
     Base64, DisplayKind, FrameReport, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES, RateStatus,
-    RecoveryPolicy, SOUND_RATE, ServerMessage, SoundDescription, StreamDescription, Welcome,
+    RecoveryPolicy, SOUND_RATE, ServerMessage, SoundDescription, StreamDescription, UserRole, Welcome,
 };
 use tokio::sync::mpsc;
 
@@ -48,6 +48,8 @@ pub(crate) struct ClientPreferences {
 pub(crate) struct SessionCommon {
     pub(crate) state: Arc<ServerState>,
     pub(crate) session: u32,
+    /// What the client's token permits.
+    role: Role,
     pub(crate) deliveries: mpsc::Receiver<Delivery>,
     /// Closed if the client receives no sound.
     pub(crate) sounds: mpsc::Receiver<SoundPacket>,
@@ -91,6 +93,7 @@ impl SessionCommon {
         Ok(Self {
             state,
             session,
+            role,
             deliveries,
             sounds,
             outputs,
@@ -209,6 +212,11 @@ impl SessionCommon {
             max_rate_bps: self.state.bounds.maximum.as_bps(),
             start: START,
             demonstration: self.state.demonstration,
+            role: match self.role {
+                Role::Host => UserRole::Host,
+                Role::Guest => UserRole::Guest,
+                Role::Spectator => UserRole::Spectator,
+            },
             proof: None,
         }
     }

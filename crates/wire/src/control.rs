@@ -16,6 +16,17 @@ pub enum DisplayKind {
     Headset,
 }
 
+/// What a user may do, by the token of the user's link. `docs/wire.md`, section "Roles".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum UserRole {
+    Host,
+    #[default]
+    Guest,
+    Spectator,
+}
+
 /// The first message of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
@@ -105,6 +116,9 @@ pub struct Welcome {
     /// The pictures are the demonstration world's or a scene's, so that the page can explain how to walk, grab and throw in them.
     #[serde(default)]
     pub demonstration: bool,
+    /// What the user's token permits.
+    #[serde(default)]
+    pub role: UserRole,
     /// The server's proof that it knows the token, over the same fields as the client's; none over WebRTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]

@@ -36,7 +36,7 @@ pub use codec::{CodecKind, Reference, UnknownCodec};
 pub use control::{
     ClientMessage, ControlReader, ControllerDescription, DevicesDescription, DisplayKind, GamepadDescription, Hello,
     MAX_CONTROL_BYTES, RateStatus, RefusalReason, RoomsWelcome, ServerMessage, SoundDescription, StreamDescription,
-    Welcome, write_control,
+    UserRole, Welcome, write_control,
 };
 pub use feedback::{Arrival, Feedback, MAX_FEEDBACK_PACKETS};
 pub use frame::{FrameHeader, MAX_FRAME_HEADER_BYTES};

@@ -6,7 +6,7 @@ use crate::{
     Base64, Bytes32, CodecKind, ControllerDescription, CursorShape, DevicesDescription, GamepadDescription, Hand,
     Haptics, HapticsTarget, MAX_CLIPBOARD_BYTES, MAX_CONTROLLERS, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES,
     MAX_TOUCHES, MAX_UNRELIABLE_MESSAGE_BYTES, Pose, RateStatus, RefusalReason, ServerMessage, SoundDescription,
-    StreamDescription, WEBTRANSPORT_PATH, Welcome,
+    StreamDescription, UserRole, WEBTRANSPORT_PATH, Welcome,
 };
 
 #[test]
@@ -37,6 +37,7 @@ fn the_page_has_the_types_of_today() {
     module.declare::<CodecKind>();
     module.declare::<SoundDescription>();
     module.declare::<StreamDescription>();
+    module.declare::<UserRole>();
     module.declare::<Welcome>();
     module.declare::<RateStatus>();
     module.declare::<RefusalReason>();

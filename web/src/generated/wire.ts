@@ -165,6 +165,11 @@ adapter: string,
  */
 views: number, };
 
+/**
+ * What a user may do, by the token of the user's link. `docs/wire.md`, section "Roles".
+ */
+export type UserRole = "host" | "guest" | "spectator";
+
 export type Welcome = { session: number, stream: StreamDescription, 
 /**
  * `nearlight` and its version.
@@ -199,6 +204,10 @@ clipboard: boolean,
  * The pictures are the demonstration world's or a scene's, so that the page can explain how to walk, grab and throw in them.
  */
 demonstration: boolean, 
+/**
+ * What the user's token permits.
+ */
+role: UserRole, 
 /**
  * The server's proof that it knows the token, over the same fields as the client's; none over WebRTC.
  */

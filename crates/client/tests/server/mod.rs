@@ -21,7 +21,7 @@ use nearlight_units::{Bitrate, BlockId, Span, Time};
 use nearlight_wire::marker::{Marker, Strip};
 use nearlight_wire::{
     Bytes32, ClientMessage, Fov, FrameHeader, Pose, RateStatus, RecoveryPolicy, RefusalReason, Role, SOUND_RATE,
-    ServerMessage, SoundDescription, StreamDescription, TokenProof, View, Welcome,
+    ServerMessage, SoundDescription, StreamDescription, TokenProof, UserRole, View, Welcome,
 };
 
 pub const SIZE: Size = Size { width: 320, height: 192 };
@@ -280,6 +280,7 @@ impl Studio {
             max_rate_bps: 4_000_000,
             start: Pose::default(),
             demonstration: false,
+            role: UserRole::Host,
             proof: None,
         }
     }
