@@ -274,26 +274,14 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let (quiet, sandboxed) = (arguments.quiet, arguments.sandbox);
     let style = Style::new(arguments.json, quiet);
     let clock = stand_in::clock(arguments.clock_origin);
-    // They need a capability that the sandbox drops.
-    let interfaces = arguments.ethernet.iter().map(|name| EthernetInterface::open(name));
-    let interfaces = interfaces.collect::<Result<Vec<_>, _>>().context("--ethernet")?;
+    let interfaces = open_interfaces(&arguments)?;
     let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
-    #[cfg(target_os = "linux")]
-    if arguments.clipboard && !arguments.program.has_clipboard() {
-        anyhow::bail!(
-            "--clipboard on: programs on sway share no clipboard with viewers; leave it out, or use --compositor x11"
-        );
-    }
+    refuse_what_cannot_be(&arguments)?;
     // What it starts runs outside the server's sandbox, in one of its own.
     #[cfg(target_os = "linux")]
     let program = arguments.program.open(arguments.size, arguments.fps, arguments.sound)?;
     let (nats, owner) = (arguments.nats.clone(), arguments.fleet);
     let capacity = [arguments.max_clients, arguments.max_members];
-    anyhow::ensure!(
-        nats.is_none() || fleet::IS_BUILT,
-        "This build cannot share rooms with other servers. {}, or leave out --nats.",
-        fleet::HOW_TO_BUILD
-    );
     let options = arguments.options(clock)?;
     #[cfg(target_os = "linux")]
     let (options, own) = match program {
@@ -320,17 +308,10 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             Some(url) => Some(fleet::join(&url).await?),
             None => None,
         };
-        let options = ServeOptions { fleet: carrier.clone(), ..options };
-        let server = BoundServer::open(options, clock)?.with_ethernet(&interfaces, allowed.as_ref())?;
-        let (local, others) = (server.local_link(), server.other_links());
-        let ethernet = server.ethernet_links().to_vec();
+        let server = BoundServer::open(ServeOptions { fleet: carrier.clone(), ..options }, clock)?;
+        let server = server.with_ethernet(&interfaces, allowed.as_ref())?;
         let announcer = carrier.map(|carrier| fleet::Announcer::new(carrier, clock, &server, capacity));
-        let [guests, spectators] = [Role::Guest, Role::Spectator].map(|role| {
-            let links = std::iter::once(&local).chain(others.iter().filter(|link| **link != local));
-            links.map(|link| server.link_for(role, link)).collect()
-        });
-        let (port, rtc_port) = (server.port(), Some(server.rtc_port()));
-        let announcement = Announcement { local, others, guests, spectators, ethernet, port, rtc_port };
+        let announcement = announcement_of(&server);
         let announce = || {
             announcement.print(style)?;
             log::release();
@@ -367,18 +348,17 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
                 tracing::warn!(%error, "cannot print the new link");
             }
         };
-        let observer = server.observer();
-        let told = observer.clone();
+        let (observer, told) = (server.observer(), server.observer());
         let stop = async {
-            match owner {
-                None => stop.await,
-                Some(Fleet::Agones) => tokio::select! {
-                    () = stop => {}
-                    () = agones::serve(clock, capacity.iter().sum(), move || observer.taken()) => {}
-                },
-            }
-        };
-        let stop = async {
+            let stop = async {
+                match owner {
+                    None => stop.await,
+                    Some(Fleet::Agones) => tokio::select! {
+                        () = stop => {}
+                        () = agones::serve(clock, capacity.iter().sum(), move || observer.taken()) => {}
+                    },
+                }
+            };
             match &announcer {
                 None => stop.await,
                 Some(announcer) => tokio::select! {
@@ -397,6 +377,39 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         ended?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// They need a capability that the sandbox drops.
+fn open_interfaces(arguments: &ServeArguments) -> anyhow::Result<Vec<EthernetInterface>> {
+    let interfaces = arguments.ethernet.iter().map(|name| EthernetInterface::open(name));
+    interfaces.collect::<Result<Vec<_>, _>>().context("--ethernet")
+}
+
+/// Refuses, in words, what this build or the chosen compositor cannot do.
+fn refuse_what_cannot_be(arguments: &ServeArguments) -> anyhow::Result<()> {
+    #[cfg(target_os = "linux")]
+    anyhow::ensure!(
+        !arguments.clipboard || arguments.program.has_clipboard(),
+        "--clipboard on: programs on sway share no clipboard with viewers; leave it out, or use --compositor x11"
+    );
+    anyhow::ensure!(
+        arguments.nats.is_none() || fleet::IS_BUILT,
+        "This build cannot share rooms with other servers. {}, or leave out --nats.",
+        fleet::HOW_TO_BUILD
+    );
+    Ok(())
+}
+
+/// Every link that leads to the server.
+fn announcement_of(server: &BoundServer) -> Announcement {
+    let (local, others) = (server.local_link(), server.other_links());
+    let ethernet = server.ethernet_links().to_vec();
+    let [guests, spectators] = [Role::Guest, Role::Spectator].map(|role| {
+        let links = std::iter::once(&local).chain(others.iter().filter(|link| **link != local));
+        links.map(|link| server.link_for(role, link)).collect()
+    });
+    let (port, rtc_port) = (server.port(), Some(server.rtc_port()));
+    Announcement { local, others, guests, spectators, ethernet, port, rtc_port }
 }
 
 /// What the sandbox must allow.

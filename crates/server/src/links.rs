@@ -27,7 +27,9 @@ pub(crate) fn check_of(owner: &Token) -> String {
 
 fn derived(owner: &Token, texts: &[&[u8]]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(owner.to_string().as_bytes()).expect("HMAC takes keys of any length");
-    texts.iter().for_each(|text| mac.update(text));
+    for text in texts {
+        mac.update(text);
+    }
     let bytes = mac.finalize().into_bytes();
     let kept = u128::from_be_bytes(*bytes.first_chunk().expect("SHA-256 gives 32 bytes"));
     format!("{kept:032x}")
