@@ -4,65 +4,31 @@ import { pageTime } from "./clock.ts";
 import { showCursor } from "./cursor.ts";
 import { TRANSPORTS } from "./generated/core.ts";
 import { type ControllerDescription, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES } from "./generated/wire.ts";
-import { Headset, headsetOffer } from "./headset.ts";
+import { Headset, type HeadsetOut, headsetOffer } from "./headset.ts";
+import type { Hooks } from "./hooks.ts";
 import { Hud } from "./hud.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import { connected, rumble } from "./input/gamepad.ts";
-import type { LocalWorld } from "./local-world.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
 import type { FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
 import { element } from "./page.ts";
 import { Peer } from "./peer.ts";
+import { presenceNumbers } from "./presence.ts";
 import { Program } from "./program.ts";
 import type { RenderingChoice } from "./rendering.ts";
 import { Shell } from "./shell.ts";
+import { StreamedEyes } from "./streamed-eyes.ts";
 import { hasWebRtc, missingFeatures } from "./support.ts";
 import { surfaceFor } from "./surface.ts";
 import { Walker } from "./walker.ts";
 import { WorldRendering, renderingChoiceOf } from "./world-rendering.ts";
 
-/** The object at `window.nearlight`, for tests and curious people. */
-export interface Hooks {
-  /** `connecting`, `waiting`, `live`, `stalled`, `reconnecting`, `refused`, `failed`, `unsupported` or `unpaired`. */
-  readonly state: string;
-  /** The marker of the newest displayed pixels, if it was readable. */
-  readonly lastMarker: Marker | null;
-  readonly stream: StreamDescription | null;
-  readonly statistics: Statistics | null;
-  /** The session so far, as `nearlight view --json` prints it; none before there is one. */
-  summary(): Promise<unknown>;
-  /** The newest events of the session as lines of JSON (docs/json.md). */
-  events(): Promise<string>;
-  /** How loud the last moments were for the left and the right ear, before volume and mute; none before the sound was started. */
-  loudness(): [number, number] | null;
-  /** Simulates input from one of the user's devices. */
-  device(input: DeviceInput): void;
-  /** Sends a message to the application: reliably and in order, or at once but possibly lost. Throws for one that is too long. */
-  send(data: string | ArrayBuffer | Uint8Array, options?: { reliable?: boolean }): void;
-  /** `message` events deliver the application's messages. */
-  addEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
-  removeEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
-  /** What the page knows of the room while it renders the world itself; none otherwise. */
-  readonly room: LocalWorld["room"] | null;
-  /** Moves the screen's user: metres, and radians to the left of -z and up. */
-  setPose(pose: { position: [number, number, number]; yaw?: number; pitch?: number }): void;
-}
-
-/** A message from the application. */
-export interface Received {
-  data: Uint8Array;
-  reliable: boolean;
-}
-
-declare global {
-  interface Window {
-    nearlight: Hooks;
-  }
-}
-
 /** The headset user's initial pose if the server has not set one yet. */
 const START: Pose = { position: [0, 1.6, 6], orientation: [0, 0, 0, 1] };
+
+/** What a hand feels that does something to an object of the page's own world: as strong as the server's. */
+const FELT = { milliseconds: 60, strong: 0.5, weak: 0.9 };
 
 class App {
   readonly #token: string;
@@ -80,6 +46,8 @@ class App {
   /** The session's end in the window, where it runs over WebRTC. */
   #peer: Peer | null = null;
   #headset: Headset | null = null;
+  /** The headset's, where it shows the server's pictures. */
+  #streamed: StreamedEyes | null = null;
   #entering = false;
   /** The user lets the application read pasted text and write the clipboard: ?clipboard before the link's fragment. */
   readonly #clipboard = new URLSearchParams(location.search).has("clipboard");
@@ -200,7 +168,8 @@ class App {
 
   #onPresence(at: number, values: Float32Array<ArrayBuffer>): void {
     const [x = 0, y = 0, z = 0, qx = 0, qy = 0, qz = 0, qw = 1] = values;
-    this.#rendering.onPresence({ position: [x, y, z], orientation: [qx, qy, qz, qw] });
+    const head: Pose = { position: [x, y, z], orientation: [qx, qy, qz, qw] };
+    this.#rendering.onPresence({ head, controllers: [] });
     this.#post({ type: "presence", at: pageTime(at), values });
   }
 
@@ -215,7 +184,8 @@ class App {
   #onWorker(message: FromWorker): void {
     switch (message.type) {
       case "state":
-        this.#shell.onState(message.state);
+        // The page's own pictures need no session.
+        if (!this.#rendering.local) this.#shell.onState(message.state);
         break;
       case "painter":
         this.#hud.onPainter(message.name, message.why);
@@ -272,7 +242,7 @@ class App {
         this.#hud.onStatistics(message.statistics);
         break;
       case "frame":
-        if (this.#headset) this.#headset.onPicture(message.frame, message.picture, message.crop, message.views);
+        if (this.#streamed) this.#streamed.onPicture(message.frame, message.picture, message.crop, message.views);
         else message.picture.close();
         break;
       case "answer":
@@ -321,37 +291,47 @@ class App {
       return;
     }
     if (this.#entering) return;
-    // A headset shows the server's pictures.
-    if (this.#rendering.local) this.#useRendering("server");
     this.#entering = true;
     this.#startSound();
+    const local = this.#rendering.local;
+    const streamed = local ? null : new StreamedEyes((at, frame, marker) => {
+      const message: ToWorker = { type: "shown", at: pageTime(at), frame, marker };
+      this.#worker.postMessage(message, marker ? [marker.rgba.buffer] : []);
+    });
+    const [eyes, start] = local ? [local.eyes(), this.#rendering.head] : [streamed as StreamedEyes, this.#start ?? START];
+    this.#streamed = streamed;
     try {
-      this.#headset = await Headset.enter(this.#start ?? START, {
-        onBegin: (displayHz) => this.#onImmersive(true, displayHz),
-        onPresence: (at, values) => this.#post({ type: "presence", at: pageTime(at), values }),
-        onDevice: (at, input) => this.#post({ type: "device", at: pageTime(at), input }),
-        onControllers: (controllers) => {
-          this.#controllers = controllers;
-          this.#tellDevices();
-        },
-        onShown: (at, frame, marker) => {
-          const message: ToWorker = { type: "shown", at: pageTime(at), frame, marker };
-          this.#worker.postMessage(message, marker ? [marker.rgba.buffer] : []);
-        },
-        onEnd: () => {
-          this.#headset = null;
-          this.#controllers = [];
-          this.#tellDevices();
-          this.#onImmersive(false, 60);
-          void this.#offerVr();
-        },
-      });
+      this.#headset = await Headset.enter(start, eyes, this.#headsetOut());
     } catch (error) {
       // A headset in use by another program or a user who declines is no reason to stop: the screen continues.
       console.warn("the headset's session did not begin:", error);
+      this.#streamed = null;
     } finally {
       this.#entering = false;
     }
+  }
+
+  #headsetOut(): HeadsetOut {
+    return {
+      onBegin: (displayHz) => this.#onImmersive(true, displayHz),
+      onPresence: (at, presence) => {
+        this.#rendering.onPresence(presence);
+        this.#post({ type: "presence", at: pageTime(at), values: presenceNumbers(presence) });
+      },
+      onDevice: (at, input) => this.#onDevice(at, input),
+      onControllers: (controllers) => {
+        this.#controllers = controllers;
+        this.#tellDevices();
+      },
+      onEnd: () => {
+        this.#headset = null;
+        this.#controllers = [];
+        this.#tellDevices();
+        this.#onImmersive(false, 60);
+        this.#streamed = null;
+        void this.#offerVr();
+      },
+    };
   }
 
   #onImmersive(immersive: boolean, displayHz: number): void {
@@ -359,8 +339,9 @@ class App {
     element("enter-vr").textContent = immersive ? "Leave VR" : "Enter VR";
     this.#walker.paused = immersive;
     this.#shell.view = "world";
-    this.#post({ type: "display", immersive, displayHz });
+    if (this.#streamed) this.#post({ type: "display", immersive, displayHz });
     if (!immersive) this.#walker.sendNow();
+    this.#rendering.immersive = immersive;
   }
 
   async #offerVr(): Promise<void> {
@@ -423,6 +404,7 @@ class App {
       },
       onChoice: (choice) => this.#shell.onRendering(choice),
       onCursor: (cursor) => showCursor(element("stage"), { named: cursor }),
+      onFelt: (hand) => this.#headset?.shake(hand, { target: { controller: hand }, ...FELT }),
       onLocalFrameRate: (framesPerSecond) => this.#hud.onLocalFrameRate(framesPerSecond),
       onNotice: (words) => this.#shell.onNotice(words),
     });

@@ -1,15 +1,13 @@
-// An immersive session: poses and controllers are sent, stereo pictures are received and drawn for where the eyes look now.
+// An immersive session: reports head, hands and controllers, and moves the user. What the eyes see is drawn elsewhere.
 
 import { Locomotion } from "./locomotion.ts";
-import { type Pose, type Quat, fovOfProjection, widened, yawPitchOf } from "./math.ts";
+import { type Pose, fovOfProjection, widened, yawPitchOf } from "./math.ts";
 import { HAND_LAYOUT } from "./generated/core.ts";
 import type { ControllerDescription } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { Hand, Haptics } from "./messages.ts";
-import type { Crop, MarkerPixels, PictureKey } from "./picture.ts";
 import { pack } from "./packing.ts";
-import { type Controller, poseRow, presenceNumbers } from "./presence.ts";
-import { type Eye, Reprojection } from "./reprojection.ts";
+import { type Controller, type Presence, poseRow } from "./presence.ts";
 import type { VrOffer } from "./shell.ts";
 import { hasWebGl2 } from "./support.ts";
 
@@ -28,30 +26,31 @@ const [STICK_X, STICK_Y] = [2, 3];
 
 export interface HeadsetOut {
   onBegin(displayHz: number): void;
-  onPresence(at: number, values: Float32Array<ArrayBuffer>): void;
+  onPresence(at: number, presence: Presence): void;
   onDevice(at: number, input: DeviceInput): void;
   /** The controllers have changed. */
   onControllers(controllers: ControllerDescription[]): void;
-  /** The frame was drawn into the headset's layer; `marker` are the pixels below it in the same texture, null where it has no marker. */
-  onShown(at: number, frame: PictureKey, marker: MarkerPixels | null): void;
   onEnd(): void;
 }
 
-interface Arrived {
-  frame: PictureKey;
-  picture: VideoFrame;
-  crop: Crop;
-  views: Float32Array;
+/** What draws for the eyes of a session. */
+export interface Eyes {
+  /** Gives the session its layer, and calls `onFrame` within each of its frames until it ends. */
+  begin(session: XRSession, onFrame: (now: number, frame: XRFrame) => void): Promise<void>;
+  /** The world as seen from the room is another. */
+  setWorld(world: XRReferenceSpace): void;
+  /** Called within a frame, after the user's pose has been reported. */
+  draw(now: number, pose: XRViewerPose): void;
+  /** The session has ended. */
+  close(): void;
 }
 
 /** The parts of one session. */
 interface Parts {
   session: XRSession;
   room: XRReferenceSpace;
-  layer: XRWebGLLayer;
-  canvas: HTMLCanvasElement;
+  eyes: Eyes;
   locomotion: Locomotion;
-  reprojection: Reprojection;
 }
 
 /** What the page can offer: a headset's pictures are turned with WebGL2, which a browser may have switched off. */
@@ -65,7 +64,6 @@ export class Headset {
   readonly #parts: Parts;
   readonly #out: HeadsetOut;
   #world: XRReferenceSpace;
-  #arrived: Arrived | null = null;
   /** Sources that select or squeeze, from the events that all of them send. */
   readonly #selecting = new Set<XRInputSource>();
   readonly #squeezing = new Set<XRInputSource>();
@@ -77,25 +75,25 @@ export class Headset {
   #ended = false;
 
   /** Starts a session with the user at `start`; call from a user's gesture. */
-  static async enter(start: Pose, out: HeadsetOut): Promise<Headset> {
+  static async enter(start: Pose, eyes: Eyes, out: HeadsetOut): Promise<Headset> {
     if (!navigator.xr) throw new Error("this browser has no WebXR");
     const session = await navigator.xr.requestSession("immersive-vr", {
       requiredFeatures: ["local-floor"],
       optionalFeatures: ["hand-tracking", EYE_TRACKING],
     });
-    const canvas = document.createElement("canvas");
-    // An emulator shows it on the page, where people and tests look for it by this name.
-    canvas.className = "headset";
-    const gl = canvas.getContext("webgl2", { xrCompatible: true, alpha: false, antialias: false, depth: false });
-    if (!gl) throw new Error("this browser gives the headset no WebGL2 context");
-    const layer = new XRWebGLLayer(session, gl, { antialias: false, alpha: false, depth: false, stencil: false });
-    await session.updateRenderState({ baseLayer: layer });
-    const room = await session.requestReferenceSpace("local-floor");
-    const locomotion = new Locomotion(start.position, yawPitchOf(start.orientation).yaw);
-    const headset = new Headset({ session, room, layer, canvas, locomotion, reprojection: new Reprojection(gl) }, out);
-    out.onBegin(Math.round(session.frameRate ?? USUAL_HZ));
-    headset.#tellControllers();
-    return headset;
+    try {
+      const room = await session.requestReferenceSpace("local-floor");
+      const locomotion = new Locomotion(start.position, yawPitchOf(start.orientation).yaw);
+      const headset = new Headset({ session, room, eyes, locomotion }, out);
+      await eyes.begin(session, (now, frame) => headset.#onFrame(now, frame));
+      eyes.setWorld(headset.#world);
+      out.onBegin(Math.round(session.frameRate ?? USUAL_HZ));
+      headset.#tellControllers();
+      return headset;
+    } catch (error) {
+      await session.end();
+      throw error;
+    }
   }
 
   private constructor(parts: Parts, out: HeadsetOut) {
@@ -111,14 +109,6 @@ export class Headset {
     note("squeezeend", (source) => this.#squeezing.delete(source));
     session.addEventListener("inputsourceschange", () => this.#tellControllers());
     session.addEventListener("end", () => this.#onEnd());
-    session.requestAnimationFrame((now, frame) => this.#onFrame(now, frame));
-  }
-
-  /** Takes ownership of a picture; the newest wins. */
-  onPicture(frame: PictureKey, picture: VideoFrame, crop: Crop, views: Float32Array): void {
-    this.#arrived?.picture.close();
-    this.#arrived = { frame, picture, crop, views };
-    if (this.#ended) this.#drop();
   }
 
   close(): void {
@@ -127,40 +117,22 @@ export class Headset {
 
   #onFrame(now: number, frame: XRFrame): void {
     if (this.#ended) return;
-    this.#parts.session.requestAnimationFrame((next, nextFrame) => this.#onFrame(next, nextFrame));
     const pose = frame.getViewerPose(this.#world);
     if (!pose) return;
     this.#out.onPresence(performance.now(), this.#presence(frame, pose));
-    const eyes = pose.views.map((view) => this.#eye(view));
-    const arrived = this.#arrived;
-    this.#arrived = null;
-    if (arrived) {
-      this.#parts.reprojection.upload(arrived.picture, arrived.crop, arrived.views);
-      arrived.picture.close();
-    }
-    this.#parts.reprojection.draw(this.#parts.layer.framebuffer, eyes);
-    if (arrived) {
-      // Reading waits for the graphics queue: the eyes' pixels exist when it returns.
-      const marker = this.#parts.reprojection.marker();
-      this.#out.onShown(performance.now(), arrived.frame, marker);
-    }
+    this.#parts.eyes.draw(now, pose);
     this.#tellJoints(frame);
     this.#walk(now, pose);
   }
 
-  #eye(view: XRView): Eye {
-    const viewport = this.#parts.layer.getViewport(view) ?? { x: 0, y: 0, width: 0, height: 0 };
-    return { orientation: quat(view.transform), fov: fovOfProjection(view.projectionMatrix), viewport };
-  }
-
   /** Head, both eyes with their widened views, and what points. */
-  #presence(frame: XRFrame, pose: XRViewerPose): Float32Array<ArrayBuffer> {
+  #presence(frame: XRFrame, pose: XRViewerPose): Presence {
     const views = pose.views.map((view) => {
       return { ...poseOf(view.transform), fov: widened(fovOfProjection(view.projectionMatrix), MARGIN) };
     });
     const sources = [...this.#parts.session.inputSources];
     const controllers = sources.filter((source) => !this.#followsEyes(source)).flatMap((source) => this.#controller(frame, source));
-    return presenceNumbers({ head: poseOf(pose.transform), views, gaze: this.#gaze(frame, sources), controllers });
+    return { head: poseOf(pose.transform), views, gaze: this.#gaze(frame, sources), controllers };
   }
 
   /** Where eyes are not tracked, a ray of this mode only says where the head is turned, and points as any other does. */
@@ -237,23 +209,18 @@ export class Headset {
     const axes = (handedness: XRHandedness): readonly number[] =>
       [...this.#parts.session.inputSources].find((source) => source.handedness === handedness)?.gamepad?.axes ?? [];
     const [left, right] = [axes("left"), axes("right")];
-    const { x, y, z } = pose.transform.position;
+    const { position, orientation } = poseOf(pose.transform);
     const sticks = { walk: [left[STICK_X] ?? 0, left[STICK_Y] ?? 0] as const, turn: right[STICK_X] ?? 0 };
-    const moved = this.#parts.locomotion.step(sticks, seconds, [x, y, z], yawPitchOf(quat(pose.transform)).yaw);
-    if (moved) this.#world = this.#parts.room.getOffsetReferenceSpace(this.#parts.locomotion.offset());
+    const moved = this.#parts.locomotion.step(sticks, seconds, position, yawPitchOf(orientation).yaw);
+    if (!moved) return;
+    this.#world = this.#parts.room.getOffsetReferenceSpace(this.#parts.locomotion.offset());
+    this.#parts.eyes.setWorld(this.#world);
   }
 
   #onEnd(): void {
     this.#ended = true;
-    this.#drop();
-    this.#parts.reprojection.close();
-    this.#parts.canvas.remove();
+    this.#parts.eyes.close();
     this.#out.onEnd();
-  }
-
-  #drop(): void {
-    this.#arrived?.picture.close();
-    this.#arrived = null;
   }
 }
 
@@ -271,11 +238,6 @@ function actuatorOf({ gamepad }: XRInputSource): Pulsing | undefined {
   return described?.hapticActuators?.[0];
 }
 
-function quat({ orientation: { x, y, z, w } }: XRRigidTransform): Quat {
-  return [x, y, z, w];
-}
-
-function poseOf(transform: XRRigidTransform): Pose {
-  const { x, y, z } = transform.position;
-  return { position: [x, y, z], orientation: quat(transform) };
+export function poseOf({ position, orientation: { x, y, z, w } }: XRRigidTransform): Pose {
+  return { position: [position.x, position.y, position.z], orientation: [x, y, z, w] };
 }

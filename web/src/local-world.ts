@@ -1,8 +1,10 @@
 // The world rendered by this page. Loaded only when it is needed: three.js is larger than all the rest of the page.
 
 import type { RoomNews, RoomPerson } from "./generated/core.ts";
+import type { Hand } from "./generated/wire.ts";
+import type { Eyes } from "./headset.ts";
 import type { DeviceInput } from "./input/devices.ts";
-import { Interaction } from "./local/interaction.ts";
+import { Interaction, type User } from "./local/interaction.ts";
 import { type Membership, type MembershipOptions, join } from "./local/membership.ts";
 import { LocalScene } from "./local/scene.ts";
 import type { Pose } from "./math.ts";
@@ -17,6 +19,8 @@ export interface LocalWorldOut {
   onShown(): void;
   onPeople(people: readonly RoomPerson[], you: number): void;
   onCursor(cursor: string): void;
+  /** The hand's controller has done something to an object. */
+  onFelt(hand: Hand): void;
   onFrameRate(framesPerSecond: number): void;
   onEnded(why: string): void;
 }
@@ -27,12 +31,14 @@ export class LocalWorld {
   readonly #scene: LocalScene;
   readonly #membership: Membership;
   readonly #interaction: Interaction;
-  #head: Pose;
-  #frame = 0;
+  #user: User;
+  /** Takes the frames of a headset's session. */
+  #onHeadsetFrame: ((now: number, frame: XRFrame) => void) | null = null;
   #drawnAt = performance.now();
   #counted = { frames: 0, since: performance.now() };
   #cursor = "";
   #shown = false;
+  #closed = false;
   /** Spectators do nothing in the room. */
   #acts = false;
 
@@ -40,9 +46,12 @@ export class LocalWorld {
     this.#out = out;
     this.#scene = scene;
     this.#membership = membership;
-    this.#interaction = new Interaction(membership, scene);
-    this.#head = head;
-    this.#frame = requestAnimationFrame((now) => this.#step(now));
+    this.#interaction = new Interaction(membership, scene, (hand) => out.onFelt(hand));
+    this.#user = { head, controllers: [] };
+    scene.setLoop((now, frame) => {
+      if (frame) this.#onHeadsetFrame?.(now, frame);
+      else this.#draw(now);
+    });
   }
 
   /** Loads the world and joins its room. Throws the reason where that does not succeed. */
@@ -52,7 +61,8 @@ export class LocalWorld {
     address.search = "";
     const scene = await LocalScene.load(canvas, address, options.token, AbortSignal.timeout(LOAD_MS));
     // The first picture takes longest, because shaders are compiled; a member that says nothing meanwhile would lose its place.
-    scene.render(0, head, [], [], new Set());
+    const user: User = { head, controllers: [] };
+    scene.render({ seconds: 0, user, objects: [], bodies: [], held: new Set(), pointed: new Set() });
     const heard: { by: LocalWorld | null; news: RoomNews[] } = { by: null, news: [] };
     const onNews = (news: RoomNews): void => {
       if (heard.by) heard.by.#onNews(news);
@@ -70,13 +80,32 @@ export class LocalWorld {
     }
   }
 
-  /** Where the user is now. */
-  onPresence(head: Pose): void {
-    this.#head = head;
+  /** Where the user is now, and what is in the hands. */
+  onPresence(user: User): void {
+    this.#user = user;
+    if (this.#acts) this.#interaction.onControllers(user);
   }
 
   onDevice(input: DeviceInput): void {
-    if (this.#acts) this.#interaction.onDevice(input, this.#head);
+    if (this.#acts) this.#interaction.onDevice(input, this.#user);
+  }
+
+  /** Draws the world in a headset. */
+  eyes(): Eyes {
+    return {
+      begin: async (session, onFrame) => {
+        this.#interaction.releaseAll();
+        this.#onHeadsetFrame = onFrame;
+        await this.#scene.enter(session);
+      },
+      setWorld: (world) => this.#scene.setWorld(world),
+      draw: (now) => this.#draw(now),
+      close: () => {
+        this.#interaction.releaseAll();
+        this.#user = { ...this.#user, controllers: [] };
+        this.#onHeadsetFrame = null;
+      },
+    };
   }
 
   /** What the room knows, for tests. */
@@ -86,7 +115,7 @@ export class LocalWorld {
   }
 
   close(): void {
-    cancelAnimationFrame(this.#frame);
+    this.#closed = true;
     this.#membership.close();
     this.#scene.close();
   }
@@ -95,21 +124,22 @@ export class LocalWorld {
     if (news.type !== "synchronised" && news.type !== "members") return;
     const { you, members } = this.#membership;
     this.#acts = members.some(({ id, role }) => id === you && role !== "spectator");
-    this.#scene.setPeople(members.filter(({ id }) => id !== you));
+    this.#scene.setPeople(members, you);
     this.#out.onPeople(members, you);
   }
 
-  #step(now: number): void {
-    this.#frame = requestAnimationFrame((next) => this.#step(next));
+  #draw(now: number): void {
     const seconds = Math.max(0, now - this.#drawnAt) / 1_000;
     this.#drawnAt = now;
-    const membership = this.#membership;
-    if (membership.you === 0) return;
-    if (this.#acts) membership.setBody(this.#head);
-    const objects = this.#interaction.step(seconds, this.#head, membership.objects);
+    const [membership, interaction, user] = [this.#membership, this.#interaction, this.#user];
+    if (this.#closed || membership.you === 0) return;
+    const hand = (wanted: Hand): Pose | null => user.controllers.find(({ hand }) => hand === wanted)?.aim ?? null;
+    if (this.#acts) membership.setBody(user.head, { left: hand("left"), right: hand("right") });
+    const objects = interaction.step(seconds, user, membership.objects);
     membership.pump();
-    this.#scene.render(seconds, this.#head, objects, membership.bodies, this.#interaction.held);
-    const cursor = this.#acts ? this.#interaction.cursor(this.#head, objects) : "default";
+    const pointed = this.#acts && user.controllers.length > 0 ? interaction.pointed(user, objects) : new Set<number>();
+    this.#scene.render({ seconds, user, objects, bodies: membership.bodies, held: interaction.held, pointed });
+    const cursor = this.#acts ? interaction.cursor(user, objects) : "default";
     if (cursor !== this.#cursor) this.#out.onCursor(cursor);
     this.#cursor = cursor;
     if (!this.#shown) this.#out.onShown();

@@ -1,6 +1,8 @@
 // Moves between the server's pictures and those that this page renders as a member of the room, by the user's choice or by measurements.
 
+import type { Hand } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
+import type { User } from "./local/interaction.ts";
 import type { LocalWorld } from "./local-world.ts";
 import type { Pose } from "./math.ts";
 import type { Statistics } from "./messages.ts";
@@ -29,6 +31,7 @@ export interface WorldRenderingOut {
   /** The choice is another, because the page could not render. */
   onChoice(choice: RenderingChoice): void;
   onCursor(cursor: string): void;
+  onFelt(hand: Hand): void;
   /** None: the page renders nothing. */
   onLocalFrameRate(framesPerSecond: number | null): void;
   onNotice(words: string): void;
@@ -43,6 +46,8 @@ export class WorldRendering {
   #local: LocalWorld | null = null;
   #opening = false;
   #head: Pose;
+  /** A headset's session runs, in which nothing changes. */
+  #immersive = false;
   /** Displayed pictures of the stream at the last judgement, and when. */
   #displayed = { pictures: 0, at: 0 };
   /** The number of the newest session, by which the room names its member. */
@@ -68,15 +73,27 @@ export class WorldRendering {
     this.apply();
   }
 
+  /** While a headset's session runs, the world is rendered where it was before. */
+  set immersive(immersive: boolean) {
+    this.#immersive = immersive;
+    this.apply();
+  }
+
+  /** Where the user is. */
+  get head(): Pose {
+    return this.#head;
+  }
+
   /** Has the world rendered where it should be. */
   apply(): void {
+    if (this.#immersive) return;
     if (this.#chooser.rendering === "local") void this.#renderLocally();
     else this.#leaveLocal();
   }
 
-  onPresence(head: Pose): void {
-    this.#head = head;
-    this.#local?.onPresence(head);
+  onPresence(user: User): void {
+    this.#head = user.head;
+    this.#local?.onPresence(user);
   }
 
   /** Whether the input was for the world that this page renders. */
@@ -92,7 +109,7 @@ export class WorldRendering {
     const pictures = displayed - this.#displayed.pictures;
     this.#displayed = { pictures: displayed, at };
     // A new session counts from the beginning.
-    if (pictures < 0 || !this.available) return;
+    if (pictures < 0 || !this.available || this.#immersive) return;
     const roundTripMs = roundTripUs === null ? null : roundTripUs / 1_000;
     this.#chooser.onStream(at, (1_000 * pictures) / passed, framesPerSecond, roundTripMs);
     this.apply();
@@ -121,15 +138,17 @@ export class WorldRendering {
         },
         onPeople: (people, you) => this.#people.show(people, you, `Visitor ${this.session}`),
         onCursor: (cursor) => this.#out.onCursor(cursor),
+        onFelt: (hand) => this.#out.onFelt(hand),
         onFrameRate: (framesPerSecond) => {
           this.#out.onLocalFrameRate(framesPerSecond);
+          if (this.#immersive) return;
           this.#chooser.onLocalFrameRate(performance.now(), framesPerSecond);
           this.apply();
         },
         onEnded: (why) => this.#onLocalFailed(why),
       });
-      // The user may have chosen otherwise meanwhile.
-      if (this.#chooser.rendering === "local") this.#local = local;
+      // The user may have chosen otherwise meanwhile, or put a headset on that shows the server's pictures.
+      if (this.#chooser.rendering === "local" && !this.#immersive) this.#local = local;
       else local.close();
     } catch (error) {
       this.#onLocalFailed(error instanceof Error ? error.message : String(error));
@@ -142,7 +161,8 @@ export class WorldRendering {
     this.#out.onNotice(`This browser does not render the world: ${why}`);
     this.#chooser.onLocalFailed(performance.now());
     this.#out.onChoice(this.#chooser.choice);
-    this.apply();
+    // A headset's session ends with it.
+    this.#leaveLocal();
   }
 
   #leaveLocal(): void {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { SMALL, live, openBrowser, openPage, screenshot, shown, startServer, until } from "./helper.mjs";
+import { SMALL, emulateHeadset, eyes, live, openBrowser, openPage, screenshot, shown, startServer, until } from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-page-tests";
 /** The yellow ball on the floor, and the pointer's numbers with the left button down. */
@@ -42,6 +42,37 @@ function untilHeld(page, owner, what) {
 const ballAt = (page) => page.evaluate((ball) => window.nearlight.room.objects.find(({ object }) => object === ball).position, BALL);
 
 const rendersItself = () => document.body.dataset.rendering === "local" && window.nearlight.room?.people.length === 2;
+
+/** Browsers without graphics cards render slowly, and these tests have several that do. */
+const SMALL_WINDOW = { viewport: { width: 640, height: 360 } };
+
+/** A page with the user `name` that renders the world itself. */
+async function openLocal(name, prepare = async () => undefined) {
+  const opened = await openPage(browser, SMALL_WINDOW);
+  await prepare(opened.page);
+  await opened.page.addInitScript((name) => localStorage.setItem("nearlight-name", name), name);
+  await opened.page.goto(server.url.replace("#", "?rendering=local#"));
+  await opened.page.locator("#enter").click();
+  await until(opened.page, () => document.body.dataset.rendering === "local" && window.nearlight.room?.you > 0, `${name}'s page renders the world`);
+  return opened;
+}
+
+/** A page for which the server renders. */
+async function openRemote() {
+  const opened = await openPage(browser, SMALL_WINDOW);
+  await opened.page.goto(server.url);
+  await until(opened.page, live, "the server's pictures come");
+  await opened.page.locator("#enter").click();
+  return opened;
+}
+
+/** Waits until the page knows these names, and returns who has them. */
+async function untilKnows(page, ...names) {
+  const known = (names) => names.every((name) => window.nearlight.room?.people.some((person) => person.name === name));
+  await until(page, known, `it knows of ${names}`, { argument: names });
+  const { people } = await page.evaluate(() => window.nearlight.room);
+  return Object.fromEntries(people.map(({ name, id }) => [name, id]));
+}
 
 /** The page shows pictures that the server rendered from now on. */
 async function untilMorePictures(page) {
@@ -99,6 +130,87 @@ test("a page that is rendered for and one that renders the world itself see each
   assert.match(await local.page.locator("#toast").innerText(), /Visitor \d+ left/);
   assert.deepEqual([...remote.errors, ...local.errors], []);
   await local.context.close();
+});
+
+/** The emulator takes a transform for a matrix, and so leaves the offsets of reference spaces out. */
+function keepOffsets() {
+  const { getOffsetReferenceSpace } = XRReferenceSpace.prototype;
+  XRReferenceSpace.prototype.getOffsetReferenceSpace = function (offset) {
+    return getOffsetReferenceSpace.call(this, offset.matrix);
+  };
+}
+
+/** Points the headset's right hand from `hand` to `target`, both in the room of a headset whose user stands at the origin and looks along -z. */
+function aim(page, hand, target) {
+  return page.evaluate(({ hand, target }) => {
+    const [x, y, z] = target.map((value, axis) => value - hand[axis]);
+    const [yaw, pitch] = [Math.atan2(-x, -z) / 2, Math.atan2(y, Math.hypot(x, z)) / 2];
+    const { right } = window.emulated.controllers;
+    right.position.set(...hand);
+    right.quaternion.set(Math.cos(yaw) * Math.sin(pitch), Math.sin(yaw) * Math.cos(pitch), -Math.sin(yaw) * Math.sin(pitch), Math.cos(yaw) * Math.cos(pitch));
+  }, { hand, target });
+}
+
+test("a headset in a world that its page renders takes and throws, and three pages hand a ball on", async () => {
+  const headset = await openLocal("Grace", async (page) => {
+    await emulateHeadset(page);
+    await page.addInitScript(keepOffsets);
+  });
+  const [local, remote] = [await openLocal("Ada"), await openRemote()];
+  const press = (button, value) => headset.page.evaluate(([button, value]) => window.emulated.controllers.right.updateButtonValue(button, value), [button, value]);
+  // The headset's room begins where its user stood at the screen.
+  await stand(headset.page, NEAR, FAR);
+  await stand(local.page, FAR, NEAR);
+  await stand(remote.page, [1.6, 1.6, -4.3], BALL_AT);
+  await headset.page.locator("#enter-vr").evaluate((button) => button.click());
+  await until(headset.page, () => document.querySelector("canvas.headset") && document.body.hasAttribute("data-immersive"), "the session begins");
+  const you = await headset.page.evaluate(() => window.nearlight.room.you);
+  await until(local.page, () => window.nearlight.room.people.length === 3, "three are there");
+  const known = await untilKnows(local.page, "Grace", "Ada");
+  const visitor = Object.keys(known).find((name) => /^Visitor/.test(name));
+  assert.deepEqual(await untilKnows(headset.page, "Grace", "Ada", visitor), known);
+
+  // Everything is put back, so that the ball lies 2.5 m ahead of the middle of the headset's room.
+  for (const pressed of [true, false]) await remote.page.evaluate((pressed) => window.nearlight.device({ device: "key", code: "KeyR", pressed }), pressed);
+  const isBack = ({ ball, at }) => {
+    const { position } = window.nearlight.room.objects.find(({ object }) => object === ball);
+    return Math.hypot(...position.map((value, axis) => value - at[axis])) < 0.05;
+  };
+  await until(headset.page, isBack, "the ball is where it was at first", { argument: { ball: BALL, at: BALL_AT } });
+  const ball = [0, 0.26, -2.5];
+  await aim(headset.page, [0.2, 1.4, -0.3], ball);
+  await press("squeeze", 1);
+  await untilHeld(headset.page, you, "the headset's user holds the ball");
+  assert.ok((await eyes(headset.page)).difference > 0.5, "the eyes see different pictures");
+  await aim(headset.page, [0.2, 1.4, -0.3], [0.2, 1.5, -2]);
+  await until(local.page, (ball) => window.nearlight.room.objects.find(({ object }) => object === ball).position[1] > 1.2, "others see it rise", { argument: BALL });
+  await headset.page.evaluate(() => window.emulated.position.set(0.3, 1.7, 0));
+  await untilMorePictures(remote.page);
+  for (const [name, { page }] of Object.entries({ headset, local, remote })) await screenshot(page, `room-three-${name}`);
+
+  // Y hands it over to whom the head faces, and G again.
+  await press("b-button", 1);
+  await untilHeld(local.page, known.Ada, "the page that renders has it");
+  await press("b-button", 0);
+  await press("squeeze", 0);
+  await stand(local.page, FAR, [1.6, 1.6, -4.3]);
+  const handOver = (pressed) => window.nearlight.device({ device: "key", code: "KeyG", pressed });
+  await local.page.evaluate(handOver, true);
+  for (const { page } of [headset, local]) await untilHeld(page, known[visitor], "the page that is rendered for has it");
+  await untilMorePictures(remote.page);
+  for (const [name, { page }] of Object.entries({ headset, local, remote })) await screenshot(page, `room-three-${name}-handed`);
+
+  // A throws a ball that lay out of sight.
+  const flying = () => window.nearlight.room.objects.filter(({ object, position }) => object > 12 && position[1] > -10).length;
+  await press("a-button", 1);
+  await until(local.page, flying, "others see a ball thrown");
+  await headset.page.evaluate(() => document.getElementById("enter-vr").click());
+  await until(headset.page, () => !document.body.hasAttribute("data-immersive") && !document.querySelector("canvas.headset"), "the screen comes back");
+  await screenshot(headset.page, "room-three-flat-again");
+  for (const { context, errors } of [headset, local, remote]) {
+    assert.deepEqual(errors, []);
+    await context.close();
+  }
 });
 
 test("a spectator's page is shown the world, and takes nothing in it", async () => {

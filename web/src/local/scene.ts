@@ -1,22 +1,30 @@
 // Renders the world of the server's glTF file with three.js: surroundings, objects, and the bodies of others.
 
 import {
-  CanvasTexture, Color, DirectionalLight, FogExp2, Group, HemisphereLight, type Material, Mesh, MeshStandardMaterial, type Object3D,
-  PerspectiveCamera, Raycaster, Scene, SphereGeometry, Sprite, SpriteMaterial, SRGBColorSpace, TextureLoader, Vector2, WebGLRenderer,
+  Box3, CanvasTexture, Color, DirectionalLight, FogExp2, Group, HemisphereLight, type Material, Mesh, MeshStandardMaterial, type Object3D,
+  PerspectiveCamera, Quaternion, Raycaster, Scene, SphereGeometry, Sprite, SpriteMaterial, SRGBColorSpace, TextureLoader, Vector2, Vector3,
+  WebGLRenderer,
 } from "three";
 import { type GLTF, GLTFLoader } from "three/examples/jsm/loaders/GLTFLoader.js";
 import type { RoomPerson } from "../generated/core.ts";
 import type { Pose, Vec3 } from "../math.ts";
+import type { Target, User } from "./interaction.ts";
 import type { Body, RoomObject } from "./membership.ts";
 
 /** Height of the view in radians, as the server's pictures have it. */
 const VIEW_HEIGHT_DEGREES = 65;
+/** Metres from the eyes to what is drawn. */
+const NEAR = 0.05;
+const FAR = 900;
 /** What others move follows their updates with this rate, in 1/s; the server's own world does it with the same. */
 const FOLLOW = 18;
 /** Metres beyond which something is put in its place at once. */
 const JUMP = 3;
 /** Objects farther away, in metres, cannot be reached. */
 const REACH = 14;
+/** Margin around objects when pointing at them, in metres, and how much those that a hand points at shine: the server's. */
+const AIM_MARGIN = 0.06;
+const POINTED_GLOW = 0.28;
 /** three.js divides light by π; the server compresses strong light, which is about this share of the sun's. */
 const DOME = Math.PI;
 const SUN = 0.55 * Math.PI;
@@ -40,10 +48,27 @@ interface Avatar {
   name: Sprite;
 }
 
+/** What one picture shows. */
+export interface Picture {
+  /** Seconds since the last one. */
+  seconds: number;
+  user: User;
+  objects: readonly RoomObject[];
+  bodies: readonly Body[];
+  /** Objects that this user moves. */
+  held: ReadonlySet<number>;
+  /** Objects that shine because a hand points at them. */
+  pointed: ReadonlySet<number>;
+}
+
 export class LocalScene {
   readonly #renderer: WebGLRenderer;
   readonly #scene = new Scene();
-  readonly #camera = new PerspectiveCamera(VIEW_HEIGHT_DEGREES, 16 / 9, 0.05, 900);
+  readonly #camera = new PerspectiveCamera(VIEW_HEIGHT_DEGREES, 16 / 9, NEAR, FAR);
+  /** A headset's eyes; three.js puts them where they are. */
+  readonly #eyes = new PerspectiveCamera(VIEW_HEIGHT_DEGREES, 1, NEAR, FAR);
+  /** The user's own hands, which only a headset has. */
+  #hands: Mesh[] = [];
   readonly #objects = new Map<number, Object3D>();
   readonly #avatars = new Map<number, Avatar>();
   readonly #raycaster = new Raycaster();
@@ -56,6 +81,8 @@ export class LocalScene {
     world.scene.traverse((node) => {
       const { object } = node.userData as { object?: number };
       if (object !== undefined) this.#objects.set(object, node);
+      // Each shines by itself.
+      if (object !== undefined && node instanceof Mesh) node.material = (node.material as Material).clone();
       if (node instanceof Mesh) fixMaterial(node.material as Material & { fog?: boolean });
     });
     // Balls that nobody has thrown lie far below until the room says more.
@@ -76,42 +103,67 @@ export class LocalScene {
     return new LocalScene(canvas, await loader.parseAsync(await answer.arrayBuffer(), ""));
   }
 
-  /** Renders one picture; `seconds` have passed since the last. `held` are objects that this user moves. */
-  render(seconds: number, head: Pose, objects: readonly RoomObject[], bodies: readonly Body[], held: ReadonlySet<number>): void {
+  /** Calls `step` before each refresh of the display, or of the headset, whose frame it is given. */
+  setLoop(step: (now: number, frame?: XRFrame) => void): void {
+    this.#renderer.setAnimationLoop(step);
+  }
+
+  /** From now on the pictures are the headset's, until the session ends. */
+  async enter(session: XRSession): Promise<void> {
+    const { xr, domElement } = this.#renderer;
+    xr.enabled = true;
+    // An emulator shows it on the page, where people and tests look for it by this name.
+    domElement.classList.add("headset");
+    session.addEventListener("end", () => {
+      xr.enabled = false;
+      domElement.classList.remove("headset");
+    });
+    await xr.setSession(session);
+  }
+
+  /** The world as seen from the headset's room. */
+  setWorld(world: XRReferenceSpace): void {
+    this.#renderer.xr.setReferenceSpace(world);
+  }
+
+  /** Renders one picture. */
+  render({ seconds, user, objects, bodies, held, pointed }: Picture): void {
     const share = 1 - Math.exp(-FOLLOW * Math.min(seconds, 0.25));
     for (const { object, pose } of objects) {
       const node = this.#objects.get(object);
       if (!node) continue;
       follow(node, pose, held.has(object) ? 1 : share);
       node.visible = node.position.y > -10;
+      shine(node, pointed.has(object) && !held.has(object) ? POINTED_GLOW : 0);
     }
     for (const body of bodies) this.#pose(body, share);
-    const { clientWidth: width, clientHeight: height } = this.#renderer.domElement;
-    const size = this.#renderer.getSize(new Vector2());
-    if (size.x !== width || size.y !== height) {
-      this.#renderer.setPixelRatio(Math.min(devicePixelRatio, 2));
-      this.#renderer.setSize(width, height, false);
-      this.#camera.aspect = width / Math.max(height, 1);
-      this.#camera.updateProjectionMatrix();
+    for (const [index, hand] of this.#hands.entries()) {
+      const aim = user.controllers[index]?.aim;
+      hand.visible = aim !== undefined;
+      if (aim) follow(hand, aim, 1);
     }
-    this.#camera.position.set(...head.position);
-    this.#camera.quaternion.set(...head.orientation);
+    if (this.#renderer.xr.isPresenting) {
+      this.#renderer.render(this.#scene, this.#eyes);
+      return;
+    }
+    this.#fit();
+    this.#camera.position.set(...user.head.position);
+    this.#camera.quaternion.set(...user.head.orientation);
     this.#renderer.render(this.#scene, this.#camera);
   }
 
-  /** The object that a head points at, and how far away it is. */
-  pick(head: Pose, objects: readonly RoomObject[]): { object: number; distance: number } | null {
-    this.#camera.position.set(...head.position);
-    this.#camera.quaternion.set(...head.orientation);
-    this.#camera.updateMatrixWorld();
-    this.#raycaster.setFromCamera(new Vector2(0, 0), this.#camera);
+  /** The nearest object that a ray meets. */
+  pick(ray: Pose, objects: readonly RoomObject[]): Target | null {
+    const direction = new Vector3(0, 0, -1).applyQuaternion(new Quaternion(...ray.orientation));
+    this.#raycaster.set(new Vector3(...ray.position), direction);
     this.#raycaster.far = REACH;
-    const free = objects.filter(({ owner }) => owner === 0).map(({ object }) => object);
-    let nearest: { object: number; distance: number } | null = null;
-    for (const object of free) {
+    let nearest: Target | null = null;
+    for (const { object, owner } of objects) {
       const node = this.#objects.get(object);
-      const distance = node?.visible ? this.#raycaster.intersectObject(node)[0]?.distance : undefined;
-      if (distance !== undefined && distance < (nearest?.distance ?? Number.POSITIVE_INFINITY)) nearest = { object, distance };
+      if (!node?.visible || owner !== 0) continue;
+      const size = new Box3().setFromObject(node).getSize(new Vector3());
+      const distance = this.#distance(node, Math.min(...size) / 2);
+      if (distance < (nearest?.distance ?? REACH)) nearest = { object, distance, reach: Math.max(...size) / 2 };
     }
     return nearest;
   }
@@ -122,9 +174,14 @@ export class LocalScene {
     return node ? { position: node.position.toArray(), orientation: node.quaternion.toArray() } : null;
   }
 
-  /** Who is there, without this user. Whoever is seen gets a body when its place is known. */
-  setPeople(people: readonly RoomPerson[]): void {
-    const known = new Map(people.map((person) => [person.id, person]));
+  /** Who is there. Whoever else is seen gets a body when its place is known; this user has hands alone. */
+  setPeople(people: readonly RoomPerson[], you: number): void {
+    const own = people.find(({ id }) => id === you);
+    if (own && this.#hands.length === 0) {
+      this.#hands = handsOf(colourOf(own));
+      this.#scene.add(...this.#hands);
+    }
+    const known = new Map(people.filter((person) => person !== own).map((person) => [person.id, person]));
     for (const [member, avatar] of this.#avatars) {
       if (known.has(member)) continue;
       this.#scene.remove(avatar.group);
@@ -136,7 +193,34 @@ export class LocalScene {
   }
 
   close(): void {
-    this.#renderer.dispose();
+    const free = (): void => {
+      this.#renderer.setAnimationLoop(null);
+      this.#renderer.dispose();
+    };
+    const session = this.#renderer.xr.getSession();
+    // three.js goes on with the screen when a session ends.
+    if (session) void session.end().finally(free);
+    else free();
+  }
+
+  /** The picture has its element's size. */
+  #fit(): void {
+    const { clientWidth: width, clientHeight: height } = this.#renderer.domElement;
+    const size = this.#renderer.getSize(new Vector2());
+    if (size.x === width && size.y === height) return;
+    this.#renderer.setPixelRatio(Math.min(devicePixelRatio, 2));
+    this.#renderer.setSize(width, height, false);
+    this.#camera.aspect = width / Math.max(height, 1);
+    this.#camera.updateProjectionMatrix();
+  }
+
+  /** To where the ray meets an object, or passes close to the ball of this radius within it. */
+  #distance(node: Object3D, radius: number): number {
+    const met = this.#raycaster.intersectObject(node)[0]?.distance;
+    if (met !== undefined) return met;
+    const { ray } = this.#raycaster;
+    const close = ray.distanceToPoint(node.position) < radius + AIM_MARGIN;
+    return close ? ray.origin.distanceTo(node.position) : Number.POSITIVE_INFINITY;
   }
 
   #pose({ member, head, hands }: Body, share: number): void {
@@ -185,20 +269,37 @@ function follow(node: Object3D, { position, orientation }: Pose, share: number):
   node.quaternion.slerp(target, part);
 }
 
+/** How much of its colour an object gives off by itself. */
+function shine(node: Object3D, glow: number): void {
+  if (!(node instanceof Mesh && node.material instanceof MeshStandardMaterial)) return;
+  node.material.emissive.copy(node.material.color).multiplyScalar(glow);
+}
+
+function colourOf({ colour: [red, green, blue] }: RoomPerson): Color {
+  return new Color().setRGB(red / 255, green / 255, blue / 255, SRGBColorSpace);
+}
+
+const BALL = new SphereGeometry(1, 24, 16);
+
+function part(colour: Color, size: Vec3, at: Vec3 = [0, 0, 0]): Mesh {
+  const mesh = new Mesh(BALL, new MeshStandardMaterial({ color: colour, roughness: 0.7 }));
+  mesh.scale.set(...size);
+  mesh.position.set(...at);
+  return mesh;
+}
+
+function handsOf(colour: Color): Mesh[] {
+  return [0, 1].map(() => part(colour, [0.042, 0.032, 0.075]));
+}
+
 /** A head with a visor, a bust and hands, in the member's colour, under its name. */
-function avatarOf({ name, colour: [red, green, blue] }: RoomPerson): Avatar {
-  const tint = new Color().setRGB(red / 255, green / 255, blue / 255, SRGBColorSpace);
-  const ball = new SphereGeometry(1, 24, 16);
-  const part = (colour: Color, size: Vec3, at: Vec3 = [0, 0, 0]): Mesh => {
-    const mesh = new Mesh(ball, new MeshStandardMaterial({ color: colour, roughness: 0.7 }));
-    mesh.scale.set(...size);
-    mesh.position.set(...at);
-    return mesh;
-  };
+function avatarOf(person: RoomPerson): Avatar {
+  const { name, colour: [red, green, blue] } = person;
+  const tint = colourOf(person);
   const [group, head] = [new Group(), new Group()];
   head.add(part(tint, [0.115, 0.145, 0.13]), part(new Color(0x1a1c29), [0.095, 0.055, 0.075], [0, 0.015, -0.075]));
   const bust = part(tint.clone().multiplyScalar(0.8), [0.2, 0.28, 0.13]);
-  const hands = [0, 1].map(() => part(tint, [0.042, 0.032, 0.075]));
+  const hands = handsOf(tint);
   const label = nameOf(name, `rgb(${red} ${green} ${blue})`);
   group.add(head, bust, label, ...hands);
   return { group, head, bust, hands, name: label };
