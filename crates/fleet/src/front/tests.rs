@@ -247,7 +247,7 @@ proptest! {
                                     own.load.max(f64::from(own.clients.taken + sent) / f64::from(CAPACITY))
                                 };
                                 let least = open.iter().map(|(name, own)| load(name, own)).fold(f64::MAX, f64::min);
-                                prop_assert_eq!(load(&server.to_string(), own.expect("just checked")), least);
+                                prop_assert!(load(&server.to_string(), own.expect("just checked")) <= least);
                             }
                             front.on_sent(now, &server, &wish);
                             model.sent.entry(server.to_string()).or_default().push(now);
