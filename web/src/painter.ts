@@ -15,17 +15,17 @@ export interface Painter {
   paint(picture: VideoFrame, crop: Crop): Promise<MarkerPixels | null> | MarkerPixels | null;
 }
 
-/** Throws where the browser refuses what the surface needs. */
-export function painterFor({ kind, target }: Surface): Painter {
-  if (kind === "video") return new VideoPainter(target);
+/** The painter for the surface, and why it is that one: `why` is the reason for the surface. */
+export function painterFor({ kind, target }: Surface, why: string): { painter: Painter; why: string } {
+  if (kind === "video") return { painter: new VideoPainter(target), why };
   if (kind === "webgl2") {
     const options = { alpha: false, antialias: false, depth: false, desynchronized: true, powerPreference: "high-performance" } as const;
     const gl = target.getContext("webgl2", options);
-    if (gl) return new CardPainter(target, gl);
+    if (gl) return { painter: new CardPainter(target, gl), why };
   }
   const context = target.getContext("2d", { alpha: false, desynchronized: true });
   if (!context) throw new Error("This browser lets the page draw neither with WebGL2 nor in 2D.");
-  return new ProcessorPainter(target, context);
+  return { painter: new ProcessorPainter(target, context), why: kind === "webgl2" ? "this browser has no WebGL2" : why };
 }
 
 /** One canvas pixel for each picture pixel, so that nothing of what lies below is mixed in. */

@@ -52,12 +52,12 @@ class MediaWorker {
     this.#hears = hearing;
     this.#screenHz = start.displayHz;
     this.#displayHz = start.displayHz;
-    const painter = painterFor(start.surface);
+    const { painter, why } = painterFor(start.surface, start.why);
     this.#screen = new Screen(painter, {
       onShown: (frame, marker) => this.#onShown(this.#clock.now(), frame, marker),
       onRefreshRate: (hertz) => this.#onRefreshRate(hertz),
     });
-    scope.postMessage({ type: "painter", name: painter.name, why: start.why });
+    scope.postMessage({ type: "painter", name: painter.name, why });
     this.#connection = this.#connect();
     this.#reporter = setInterval(() => this.#report(), REPORT_MS);
   }
