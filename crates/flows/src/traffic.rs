@@ -52,6 +52,16 @@ pub enum FlowWake {
     NextFile,
 }
 
+/// The sooner of two wakes, the first where they are at the same time. By hand: it is asked for with every packet, and an iterator over
+/// wakes goes through memory.
+#[inline]
+pub(crate) fn sooner(one: Option<(Time, FlowWake)>, other: Option<(Time, FlowWake)>) -> Option<(Time, FlowWake)> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other.0 < one.0 { other } else { one }),
+        (one, other) => one.or(other),
+    }
+}
+
 /// When a flow sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {

@@ -6,6 +6,7 @@ use nearlight_units::{Bytes, Time};
 
 use super::{Ack, Config, Receiver, Sender};
 use crate::law::CongestionLaw;
+use crate::traffic::sooner;
 use crate::{Arrival, Direction, FlowWake, Statistics, Transmit};
 
 /// Acknowledgements that may be overtaken by one before they are forgotten. Guess: 60 ms at 400 Mb/s.
@@ -81,8 +82,7 @@ impl Connection {
 
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
-        let both = [self.receiver.poll_timeout(), self.sender.poll_timeout()];
-        both.into_iter().flatten().min_by_key(|(at, _)| *at)
+        sooner(self.receiver.poll_timeout(), self.sender.poll_timeout())
     }
 
     pub fn on_timeout(&mut self, now: Time) {

@@ -27,6 +27,10 @@ impl Ranges {
         }
         // All that overlap or touch become one.
         let from = self.all.partition_point(|other| other.end < range.start);
+        // What acknowledgements repeat.
+        if self.all.get(from).is_some_and(|other| other.start <= range.start && range.end <= other.end) {
+            return;
+        }
         let to = from + self.all[from..].partition_point(|other| other.start <= range.end);
         let mut at = range.start;
         let mut merged = range;

@@ -172,9 +172,11 @@ impl Scoreboard {
         for number in self.first..next {
             self.deliver(now, number, progress, law);
         }
-        let passed = next.saturating_sub(self.first) as usize;
-        self.records.drain(..passed);
-        self.first = self.first.max(next);
+        if next <= self.first {
+            return;
+        }
+        self.records.drain(..(next - self.first) as usize);
+        self.first = next;
         if self.beyond.count() > 0 {
             self.beyond.remove_below(self.first);
         }

@@ -9,6 +9,7 @@ use super::scoreboard::{Progress, Scoreboard};
 use super::{Ack, Config, HEADERS, Segment};
 use crate::FlowWake;
 use crate::law::{AckSample, Cause, Congestion, CongestionLaw};
+use crate::traffic::sooner;
 
 /// What a lone segment's acknowledgement may be delayed by (RFC 8985, section 7.2, `TLP.max_ack_delay`: 200 ms).
 const LONGEST_ACK_DELAY: Span = Span::from_millis(200);
@@ -339,7 +340,7 @@ impl Sender {
         let silence = self.silence();
         let look_again = self.look_again.map(|at| (at, FlowWake::Reordered));
         let pace = (self.law.pacing().is_some() && self.has_work()).then_some((self.release.at, FlowWake::Pace));
-        [silence, look_again, pace].into_iter().flatten().min_by_key(|(at, _)| *at)
+        sooner(sooner(silence, look_again), pace)
     }
 
     /// Something could leave if the pacing rate allowed it.

@@ -86,6 +86,8 @@ pub struct Pcc<C> {
     rate: Bitrate,
     until: Time,
     smoothed: Smoothed,
+    /// Follows from the rate and the smoothed round trip: senders ask for it several times for each packet.
+    window: Bytes,
 }
 
 impl Pcc<Allegro> {
@@ -118,11 +120,27 @@ impl<C: Chooser> Pcc<C> {
     fn new(packet: Bytes, chooser: C) -> Self {
         let rate = chooser.base();
         let packet = packet.max(Bytes::new(1));
-        Self { chooser, packet, intervals: VecDeque::new(), rate, until: Time::ZERO, smoothed: Smoothed::default() }
+        let smoothed = Smoothed::default();
+        let mut pcc = Self {
+            chooser,
+            packet,
+            intervals: VecDeque::new(),
+            rate,
+            until: Time::ZERO,
+            smoothed,
+            window: Bytes::ZERO,
+        };
+        pcc.set_window();
+        pcc
     }
 
     fn round_trip(&self) -> Span {
         self.smoothed.value().unwrap_or(ROUND_TRIP_GUESS)
+    }
+
+    fn set_window(&mut self) {
+        let flight = self.rate.bytes_in(self.round_trip() * WINDOW_ROUND_TRIPS);
+        self.window = flight.max(Bytes::new(INITIAL_WINDOW * self.packet.get()));
     }
 
     fn begin(&mut self, now: Time) {
@@ -132,6 +150,7 @@ impl<C: Chooser> Pcc<C> {
         let trial = self.chooser.poll_trial();
         let (rate, mark) = trial.map_or((self.chooser.base(), None), |(rate, mark)| (rate, Some(mark)));
         self.rate = bounded(rate);
+        self.set_window();
         let packets = self.rate.time_to_send(self.packet) * LEAST_PACKETS.cast_signed();
         self.until = now + self.round_trip().max(packets);
         if self.intervals.len() >= MOST_INTERVALS
@@ -192,6 +211,7 @@ impl<C: Chooser> CongestionLaw for Pcc<C> {
     fn on_ack(&mut self, now: Time, sample: &AckSample) {
         if let Some(round_trip) = sample.round_trip {
             self.smoothed.on_sample(round_trip.max(Span::from_nanos(1)));
+            self.set_window();
         }
         self.settle(now);
     }
@@ -210,8 +230,7 @@ impl<C: Chooser> CongestionLaw for Pcc<C> {
     }
 
     fn window(&self) -> Bytes {
-        let flight = self.rate.bytes_in(self.round_trip() * WINDOW_ROUND_TRIPS);
-        flight.max(Bytes::new(INITIAL_WINDOW * self.packet.get()))
+        self.window
     }
 
     fn pacing(&self) -> Option<Bitrate> {
