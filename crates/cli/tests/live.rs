@@ -26,6 +26,24 @@ forward = "rate=20mbit,delay=5ms"
 feedback = "delay=5ms"
 "#;
 
+const TRANSFER: &str = r#"
+question = "?"
+seeds = 1
+[all]
+duration = "2s"
+media = []
+[[all.path]]
+name = "p"
+forward = "rate=10mbit,queue=50ms,delay=5ms"
+feedback = "delay=5ms"
+[[all.flow]]
+kind = "tcp"
+law = "{law}"
+[[all.sweep]]
+name = "law"
+values = ["reno", "pcc-allegro", "copa"]
+"#;
+
 /// Whether namespaces can be created here by one of these means; prints a message if not.
 fn has_namespaces(means: &[Means]) -> bool {
     let none = || PathSpec::default().load().expect("no files");
@@ -119,6 +137,27 @@ fn frames_over_the_kernel_s_tcp_run_live() {
     assert!(mean("frame_network_latency_ms") > 5.0 && mean("received_mbps") > 0.5, "{figures}");
     // The way there and back, and what both ends take.
     assert!(mean("motion_to_photon_ms") > 10.0, "{figures}");
+    assert_eq!(processes_with(&folder.join("out").display().to_string()), 0, "a process was left behind");
+}
+
+#[test]
+fn a_transfer_of_the_kernel_s_tcp_stands_beside_virtual_time_and_laws_that_no_kernel_has_are_named() {
+    if !has_namespaces(&[Means::Root]) {
+        return;
+    }
+    let (folder, plan) = scratch("live-transfer", TRANSFER);
+    let output = lab(&plan, &folder.join("out")).output().expect("the command runs");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    assert!(words.contains("no kernel implements it: copa, pcc-allegro"), "{words}");
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let cells = figures["cells"].as_array().expect("a list");
+    let times: Vec<&str> = cells.iter().filter_map(|cell| cell["labels"]["time"].as_str()).collect();
+    assert_eq!(times, ["real", "virtual"], "{figures}");
+    for cell in cells {
+        let mean = |metric: &str| cell["metrics"][metric]["mean"].as_f64().expect("a number");
+        assert!(mean("flows_mbps") > 1.0 && mean("flows_delay_ms") > 5.0, "{cell}");
+    }
     assert_eq!(processes_with(&folder.join("out").display().to_string()), 0, "a process was left behind");
 }
 

@@ -19,6 +19,7 @@ pub use crate::record::LiveNote;
 use crate::record::{RunRecord, Sampled};
 use crate::utility::FrameQuality;
 use crate::world::{Sums, Tally, bounds, segment_seeds, trace_start};
+pub(crate) use bulk::{IN_REAL_TIME, IN_VIRTUAL_TIME, TIME, beside_virtual_time};
 pub use bulk::{LiveBulk, law_of, record_bulk, without_kernel};
 
 /// Of all runs the worst; none where they were made in virtual time.

@@ -8,10 +8,11 @@ pub mod wifi;
 use std::collections::{BTreeMap, BTreeSet};
 
 use nearlight_report::samples::{Samples, Values};
-use nearlight_report::statistics::compare;
+use nearlight_report::statistics::{compare, half_width_95};
 use nearlight_report::{Document, Section};
 
 use self::metrics::METRICS;
+use crate::live::{IN_REAL_TIME, TIME};
 use crate::plan::{PublishedFigure, published_figure};
 use crate::record::RunRecord;
 use crate::runner::Head;
@@ -23,6 +24,9 @@ type Labels = BTreeMap<String, String>;
 
 /// Figures that are compared across controllers by analysis of variance.
 const COMPARED: [&str; 4] = ["utility", "in_time_ratio", "frame_network_latency_ms", "flows_delay_ms"];
+
+/// The law that plans of flows alone are about.
+const REFERENCE: &str = "hera";
 
 /// The runs of one cell, by the name of what its section compares.
 struct Entry<'a> {
@@ -112,7 +116,8 @@ impl Contest {
             let mut labels = ["controller", "law", "tau_ms", "fps", "headsets", "pacing"].into_iter();
             let usual = if of_case().any(|labels| labels.contains_key("controller")) { "controller" } else { "law" };
             let label = labels.find(several).unwrap_or(usual);
-            return Self { labels: vec![label], telling: vec![label], title: label };
+            let labels: Vec<&str> = [label].into_iter().chain(Some(TIME).filter(several)).collect();
+            return Self { telling: labels.clone(), labels, title: label };
         }
         let kinds = |telling: &[&str]| {
             of_case()
@@ -135,8 +140,11 @@ impl Contest {
     fn name(&self, labels: &Labels) -> String {
         let word = |label: &&str| {
             let value = labels.get(*label)?;
+            if *label == TIME {
+                return Some(if value == IN_REAL_TIME { "live" } else { "in virtual time" }.to_owned());
+            }
             // A controller and a value that stands alone need no word about what they are.
-            let plain = self.telling.len() == 1 || *label == "controller";
+            let plain = self.telling.iter().filter(|label| **label != TIME).count() == 1 || *label == "controller";
             Some(if plain { value.clone() } else { format!("{label} {value}") })
         };
         self.telling.iter().filter_map(word).collect::<Vec<_>>().join(", ")
@@ -185,11 +193,38 @@ fn section(head: &Head, labels: &Labels, label: &str, entries: &[Entry<'_>]) -> 
     wifi::add_charts(session_charts(section, head, label, entries), &compared)
 }
 
+/// Delay and rate of the law that the plans of flows are about, as ratios to each other law's over the same path with the same seed.
+fn beside_reference(entries: &[Entry<'_>]) -> Option<String> {
+    let reference = entries.iter().find(|entry| entry.name == REFERENCE)?;
+    let ratio = |other: &Entry<'_>, name: &str| {
+        let pairs = reference.runs.iter().filter_map(|run| {
+            let other = other.runs.iter().find(|other| other.seed == run.seed)?;
+            Some(run_means(run).get(name)? / run_means(other).get(name)?)
+        });
+        let ratios: Vec<f64> = pairs.filter(|ratio| ratio.is_finite()).collect();
+        let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+        half_width_95(&ratios).map(|half| format!("{mean:.3} ± {half:.3}"))
+    };
+    let others = entries.iter().filter(|entry| entry.name != REFERENCE);
+    let all: Vec<String> = others
+        .filter_map(|other| {
+            Some(format!("{} {}, {}", other.name, ratio(other, "flows_delay_ms")?, ratio(other, "flows_mbps")?))
+        })
+        .collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "Delay and rate of {REFERENCE} as ratios to those of the others, means over seeds with their 95 % confidence intervals: {}.",
+            all.join("; ")
+        )
+    })
+}
+
 /// Charts of TCP flows without sessions; none where there are no flows either.
 fn flow_charts(section: Section, entries: &[Entry<'_>]) -> Section {
     if entries.iter().all(|entry| entry.runs[0].rivals.is_empty()) {
         return section;
     }
+    let section = beside_reference(entries).into_iter().fold(section, Section::note);
     let mut section = section.charts(vec![charts::flows_scatter(entries), charts::flows_delay(entries)]);
     if entries.iter().all(|entry| mean(entry, "playback_quality").is_some()) {
         section = section.chart(charts::playback_scatter(entries));

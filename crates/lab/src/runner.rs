@@ -8,6 +8,7 @@ pub use self::merge::{MergeError, Merged, merge};
 pub use self::shard::Shard;
 pub use self::store::{Head, RUNS_FILE, ShardNote, read_results};
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +48,7 @@ pub struct Options {
 pub struct Outcome {
     pub summary: Summary,
     pub runs: Vec<RunRecord>,
-    /// In runs that were made now, not in those that an earlier call has left.
+    /// In runs that were made now, not in those that an earlier call has left; of live runs without those in virtual time.
     pub simulated: Span,
     /// Laws of congestion control whose cells were left out of live runs, as no kernel has them.
     pub left_out: Vec<String>,
@@ -100,11 +101,12 @@ pub fn run_plan(
     run_plan_with(plan, options, &run, clock, report)
 }
 
-/// The same with runs that `run` makes, such as those over a real path.
+/// The same with runs that `run` makes, such as those over a real path. Live transfers are also made in virtual time; the label `time`
+/// tells them apart.
 pub fn run_plan_with(
     plan: &Plan,
     options: &Options,
-    run: &RunCell<'_>,
+    run_here: &RunCell<'_>,
     clock: &(dyn Fn() -> Time + Sync),
     report: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, RunnerError> {
@@ -115,6 +117,13 @@ pub fn run_plan_with(
     {
         return Err(RunnerError::NotLive { labels: cell.labels.clone(), reason });
     }
+    let cells: Vec<Cow<'_, Cell>> = if options.live {
+        cells.into_iter().flat_map(live::beside_virtual_time).map(Cow::Owned).collect()
+    } else {
+        cells.into_iter().map(Cow::Borrowed).collect()
+    };
+    let run_either: &RunCell<'_> =
+        &|cell, seed| if options.live && is_virtual(cell) { run(cell, seed) } else { run_here(cell, seed) };
     let seeds = options.seeds.unwrap_or(plan.seeds).max(1);
     let all: Vec<Job<'_>> =
         cells.iter().flat_map(|cell| (1..=u64::from(seeds)).map(move |seed| Job { cell, seed })).collect();
@@ -127,8 +136,9 @@ pub fn run_plan_with(
     }
     let mut store = Store::open(plan, options, wanted.len())?;
     let jobs: Vec<Job<'_>> = wanted.iter().filter(|job| !store.has(&job.cell.labels, job.seed)).copied().collect();
-    let simulated = jobs.iter().map(|job| job.cell.length()).fold(Span::ZERO, |sum, length| sum + length);
-    work(&jobs, options, run, clock, &mut store, report)?;
+    let counted = jobs.iter().filter(|job| !options.live || !is_virtual(job.cell));
+    let simulated = counted.map(|job| job.cell.length()).fold(Span::ZERO, |sum, length| sum + length);
+    work(&jobs, options, run_either, clock, &mut store, report)?;
     store.finish()?;
     let mut summaries = Vec::new();
     let mut runs = Vec::new();
@@ -143,6 +153,11 @@ pub fn run_plan_with(
     let live = live::worst(&runs);
     let summary = Summary { plan: plan.name.clone(), commit: COMMIT.to_owned(), seeds, live, cells: summaries };
     Ok(Outcome { summary, runs, simulated, left_out })
+}
+
+/// Of a live plan's cells, one that runs in virtual time beside its like.
+fn is_virtual(cell: &Cell) -> bool {
+    cell.labels.get(live::TIME).is_some_and(|time| time == live::IN_VIRTUAL_TIME)
 }
 
 /// Leaves cells whose law of congestion control no kernel has, and answers these laws. Fails if no other cell is left.

@@ -60,6 +60,25 @@ fn flows_alone_have_their_figures_and_a_page() {
 }
 
 #[test]
+fn the_page_has_hera_s_ratios_to_the_others() {
+    let text = TEXT.replace("hera/buckets:4", "hera").replace("12s", "4s");
+    let plan = parse(&text);
+    let runs: Vec<_> = plan.cells.iter().flat_map(|cell| [1, 2].map(|seed| run(cell, seed).expect("a run"))).collect();
+    let page = report::document(&head(&plan), &runs).to_html();
+    let of = |law: &str, metric: &str| -> Vec<f64> {
+        let of_cell = |run: &&nearlight_lab::RunRecord| run.labels["law"] == law && run.labels["path"] == "beach";
+        runs.iter().filter(of_cell).map(|run| run_means(run)[metric]).collect()
+    };
+    let ratio = |metric: &str| {
+        let (hera, cubic) = (of("hera", metric), of("cubic", metric));
+        hera.iter().zip(&cubic).map(|(hera, cubic)| hera / cubic).sum::<f64>() / 2.0
+    };
+    for metric in ["flows_delay_ms", "flows_mbps"] {
+        assert!(page.contains(&format!("{:.3} ± ", ratio(metric))), "{metric}: {}", ratio(metric));
+    }
+}
+
+#[test]
 fn what_is_wrong_with_flows_alone_is_said() {
     for (from, to, words) in [
         ("media = []", "media = []\n    controllers = [\"fixed\"]", "leave `controllers`, `system` and `oracle` out"),

@@ -149,9 +149,10 @@ impl Sender {
     }
 }
 
-/// The time was over, nothing else.
+/// The time was over, or the process was stopped and went on; nothing else.
 fn is_wait(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
 /// Receives for the given time, and prints how much has come by when: nanoseconds of the machine's clock and bytes.

@@ -1,4 +1,4 @@
-//! A bulk transfer of the kernel's TCP over a real path, told by what its receiver counted.
+//! A bulk transfer of the kernel's TCP over a real path, told by what its receiver counted; and the same transfer in virtual time.
 
 use nearlight_flows::Direction;
 use nearlight_flows::law::{LawSpec, OnLoss};
@@ -7,6 +7,24 @@ use nearlight_units::{Bytes, Span, Time};
 use super::{Curve, LiveLink, LiveNote, sample_capacities};
 use crate::plan::{Cell, Flow, Kind};
 use crate::record::RunRecord;
+
+/// The label that tells live transfers from those in virtual time, and its values.
+pub(crate) const TIME: &str = "time";
+pub(crate) const IN_REAL_TIME: &str = "real";
+pub(crate) const IN_VIRTUAL_TIME: &str = "virtual";
+
+/// A cell once for each kind of time if it is a transfer: in virtual time it costs next to nothing. Sessions stay alone.
+pub(crate) fn beside_virtual_time(cell: &Cell) -> Vec<Cell> {
+    if law_of(cell).is_none() {
+        return vec![cell.clone()];
+    }
+    let labelled = |time: &str| {
+        let mut cell = cell.clone();
+        cell.labels.insert(TIME.to_owned(), time.to_owned());
+        cell
+    };
+    vec![labelled(IN_REAL_TIME), labelled(IN_VIRTUAL_TIME)]
+}
 
 /// All that is known of a live transfer.
 #[derive(Clone, Debug)]
