@@ -66,7 +66,7 @@ mod tests {
         let mut encoder = SoundEncoder::new(Bitrate::from_kbps(64)).expect("libopus");
         let tone = std::array::from_fn(|index| (index as f32 / BLOCK_FRAMES as f32 * 30.0).sin() * 0.8);
         let mut packet = |number: u32| {
-            let opus = encoder.encode(&tone).expect("a packet");
+            let opus = encoder.encode(&tone).expect("a packet").expect("not silence");
             [PREFIX, &number.to_be_bytes(), &opus].concat()
         };
         let mut microphone = Microphone::new().expect("libopus");

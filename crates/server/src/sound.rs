@@ -125,8 +125,13 @@ impl Listener {
             NextBlock::Room(room) => (self.ears.hear(room, &self.mailbox.head()), Span::ZERO),
             NextBlock::Block(block, waited) => (*block, *waited),
         };
-        let bytes = self.encoder.encode(&heard)?;
-        self.mailbox.deliver_sound(SoundPacket { block, made_at: begin - waited - self.encoder.look_ahead(), bytes });
+        if let Some(bytes) = self.encoder.encode(&heard)? {
+            self.mailbox.deliver_sound(SoundPacket {
+                block,
+                made_at: begin - waited - self.encoder.look_ahead(),
+                bytes,
+            });
+        }
         Ok(())
     }
 }

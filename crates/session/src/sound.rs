@@ -6,6 +6,7 @@
 //! be heard.
 
 mod delay_quantile;
+mod pauses;
 mod played;
 mod playout_buffer;
 #[cfg(test)]
@@ -15,16 +16,19 @@ use std::collections::BTreeMap;
 
 use nearlight_events::{Samples, SoundCounts};
 use nearlight_units::{BlockId, RemoteTime, Span, Time};
-use nearlight_wire::{BLOCK, SOUND_RATE, Sound};
+use nearlight_wire::{BLOCK, SOUND_RATE, Sound, is_pause};
 
 use crate::ClockEstimate;
 use delay_quantile::DelayQuantile;
+use pauses::Pauses;
 pub(crate) use played::PlayedSound;
 pub use played::RtpSound;
 use playout_buffer::{BLOCK_FRAMES, PlayoutBuffer};
 
 /// A block's samples: left, right, left, and so on.
 pub type SoundBlock = [f32; BLOCK_FRAMES * 2];
+
+const SILENCE: SoundBlock = [0.0; BLOCK_FRAMES * 2];
 
 /// Packets and blocks that wait, each: two thirds of a second; older ones are dropped.
 const MAX_WAITING: usize = 64;
@@ -84,6 +88,7 @@ pub(crate) struct SoundPlayer {
     newest: Option<u32>,
     seen: u128,
     first: u32,
+    pauses: Pauses,
     /// One block's moment: all others follow from their numbers.
     anchor: Option<(u32, RemoteTime)>,
     /// A block's picture is expected on the display this long after its moment.
@@ -110,7 +115,7 @@ impl SoundPlayer {
     pub(crate) fn on_sound(&mut self, now: Time, sound: &Sound<'_>, clock: Option<ClockEstimate>) {
         let block = sound.block.0;
         self.due_after = Span::from_micros(i64::from(sound.due_after_us)).min(MAX_DELAY);
-        if !self.count(block) {
+        if !self.count(sound) {
             return;
         }
         if self.newest == Some(block) {
@@ -119,14 +124,21 @@ impl SoundPlayer {
         if let Some(clock) = clock {
             self.delay.on_arrival(now - clock.to_client(sound.made_at));
         }
-        self.keep(block, sound.packet);
-        if let Some(before) = block.checked_sub(1).filter(|_| !sound.before.is_empty()) {
+        if !is_pause(sound.packet) {
+            self.keep(block, sound.packet);
+        }
+        let repeats = !sound.before.is_empty() && !is_pause(sound.before);
+        if let Some(before) = block.checked_sub(1).filter(|_| repeats) {
             self.counts.repeated += u64::from(self.keep(before, sound.before));
         }
     }
 
     /// Notes that a block's own datagram arrived; false for a duplicate and for one that is long past.
-    fn count(&mut self, block: u32) -> bool {
+    fn count(&mut self, sound: &Sound<'_>) -> bool {
+        let block = sound.block.0;
+        if self.newest.is_none_or(|newest| block > newest) {
+            self.pauses.on_newest(self.newest, block, is_pause(sound.packet), !sound.before.is_empty());
+        }
         let Some(newest) = self.newest else {
             (self.newest, self.first, self.seen) = (Some(block), block, 1);
             self.counts.packets = 1;
@@ -244,11 +256,14 @@ impl SoundPlayer {
         self.waits &= off > INSERT;
         self.decoded.retain(|block, _| *block >= playout.next);
         let block = if self.waits { None } else { self.decoded.remove(&playout.next) };
-        if let Some(block) = block {
-            playout.append(&block);
-        } else {
-            self.counts.concealed += 1;
-            playout.conceal(off > INSERT);
+        let silent = self.pauses.is_silent(playout.next);
+        match block {
+            Some(block) => playout.append(&block),
+            None if silent && off <= INSERT => playout.append(&SILENCE),
+            None => {
+                self.counts.concealed += u64::from(!silent);
+                playout.conceal(off > INSERT);
+            }
         }
     }
 
@@ -261,7 +276,7 @@ impl SoundPlayer {
 
     pub(crate) fn statistics(&self, now: Time) -> SoundStatistics {
         let sent = self.newest.map_or(0, |newest| u64::from(newest - self.first) + 1);
-        let lost = sent.saturating_sub(self.counts.packets);
+        let lost = sent.saturating_sub(self.counts.packets).saturating_sub(self.pauses.unsent());
         let delay = self.heard.filter(|(at, _)| (now - *at).abs() < CURRENT).map(|(_, delay)| delay);
         SoundStatistics { counts: SoundCounts { lost, ..self.counts }, delay, apart: self.apart.clone() }
     }

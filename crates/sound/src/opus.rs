@@ -4,13 +4,23 @@
 //! modes alone), so senders over a lossy path repeat packets.
 
 use nearlight_units::{Bitrate, Span};
-use nearlight_wire::{MAX_SOUND_PACKET_BYTES, SOUND_RATE};
+use nearlight_wire::{MAX_SOUND_PACKET_BYTES, SOUND_PAUSE, SOUND_RATE};
 use opusic_c as opus;
 
 use crate::{BLOCK_FRAMES, SoundBlock};
 
 /// Of 0 to 10. Guess: the middle; what it costs is in docs/results/live.md.
 const COMPLEXITY: u8 = 5;
+
+/// A sample below this is silence: half a step of 16 bits, which nobody hears and most sources cannot even have.
+const SILENT: f32 = 0.5 / 32_768.0;
+/// Blocks of silence that are still encoded, so that what came before fades out in the decoder: 200 ms, as libopus waits before its
+/// discontinuous transmission (`NB_SPEECH_FRAMES_BEFORE_DTX`).
+const ENCODED_SILENCE: u32 = 20;
+/// A pause is announced in this many blocks in turn, in case datagrams are lost, then once in this many: 400 ms, as libopus does
+/// (`MAX_CONSECUTIVE_DTX`).
+const ANNOUNCEMENTS: u32 = 3;
+const ANNOUNCED_EVERY: u32 = 40;
 
 /// The library and its version.
 #[must_use]
@@ -38,6 +48,8 @@ pub struct SoundEncoder {
     encoder: opus::Encoder,
     rate: Bitrate,
     look_ahead: Span,
+    /// Silent blocks so far, in a row.
+    silent: u32,
 }
 
 impl SoundEncoder {
@@ -50,7 +62,7 @@ impl SoundEncoder {
         encoder.set_vbr(true).map_err(library("vary its rate"))?;
         let samples = encoder.get_look_ahead().map_err(library("tell its look-ahead"))?;
         let look_ahead = Span::from_nanos(i64::from(samples) * 1_000_000_000 / i64::from(SOUND_RATE));
-        let mut encoder = Self { encoder, rate: Bitrate::ZERO, look_ahead };
+        let mut encoder = Self { encoder, rate: Bitrate::ZERO, look_ahead, silent: 0 };
         encoder.set_rate(rate)?;
         Ok(encoder)
     }
@@ -71,12 +83,23 @@ impl SoundEncoder {
         Ok(())
     }
 
-    /// The packet of one block.
-    pub fn encode(&mut self, block: &SoundBlock) -> Result<Vec<u8>, OpusError> {
+    /// The packet of one block; none within a pause, where the receiver knows that there is silence. Most pauses last long and cost nothing:
+    /// [`SOUND_PAUSE`] announces them.
+    pub fn encode(&mut self, block: &SoundBlock) -> Result<Option<Vec<u8>>, OpusError> {
+        if block.iter().any(|sample| sample.abs() >= SILENT) {
+            self.silent = 0;
+        } else if let Some(paused) = self.silent.checked_sub(ENCODED_SILENCE) {
+            // Counts on from the announcements, so that it never overflows.
+            self.silent = ENCODED_SILENCE + if paused + 1 < ANNOUNCED_EVERY * 2 { paused + 1 } else { ANNOUNCED_EVERY };
+            let announced = paused < ANNOUNCEMENTS || paused.is_multiple_of(ANNOUNCED_EVERY);
+            return Ok(announced.then(|| SOUND_PAUSE.to_vec()));
+        } else {
+            self.silent += 1;
+        }
         let mut packet = vec![0; MAX_SOUND_PACKET_BYTES];
         let length = self.encoder.encode_float_to_slice(block, &mut packet).map_err(library("code a block"))?;
         packet.truncate(length);
-        Ok(packet)
+        Ok(Some(packet))
     }
 }
 

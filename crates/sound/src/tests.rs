@@ -1,6 +1,6 @@
 use glam::{Quat, Vec3};
 use nearlight_units::{Bitrate, Span};
-use nearlight_wire::Pose;
+use nearlight_wire::{Pose, SOUND_PAUSE};
 
 use crate::ears::{Path, paths_of as paths};
 use crate::{BLOCK_FRAMES, Cues, Ears, Hum, Room, SoundBlock, SoundDecoder, SoundEncoder, Strike, Struck, Timbre};
@@ -165,7 +165,7 @@ fn what_is_coded_decodes_to_what_was_heard() {
         room.advance();
         let block: SoundBlock = ears.hear(&room, &HERE);
         heard.extend_from_slice(&block);
-        let packet = encoder.encode(&block).expect("coded");
+        let packet = encoder.encode(&block).expect("coded").expect("no pause");
         bytes += packet.len();
         decoded.extend_from_slice(&decoder.decode(&packet).expect("decoded"));
     }
@@ -177,6 +177,29 @@ fn what_is_coded_decodes_to_what_was_heard() {
             (signal + f64::from(was * was), error + f64::from((was - is) * (was - is)))
         });
     assert!(signal / error > 30.0, "{:.1} dB", 10.0 * (signal / error).log10());
+}
+
+#[test]
+fn silence_is_announced_and_then_costs_one_packet_in_forty() {
+    let mut encoder = SoundEncoder::new(Bitrate::from_kbps(64)).expect("libopus");
+    let tone: SoundBlock = std::array::from_fn(|index| (index as f32 * 0.06).sin() * 0.5);
+    let silence = [0.0; BLOCK_FRAMES * 2];
+    for round in 0..2 {
+        for block in 0..5 {
+            assert!(encoder.encode(&tone).expect("coded").is_some_and(|packet| packet.len() > 1), "{round}, {block}");
+        }
+        let packets: Vec<Option<Vec<u8>>> = (0..500).map(|_| encoder.encode(&silence).expect("coded")).collect();
+        assert!(
+            packets[..20].iter().flatten().filter(|packet| packet.len() > 1).count() == 20,
+            "what was heard fades out"
+        );
+        let sent: Vec<usize> = (20..500).filter(|block| packets[*block].is_some()).map(|block| block - 20).collect();
+        assert_eq!(sent, [0, 1, 2, 40, 80, 120, 160, 200, 240, 280, 320, 360, 400, 440]);
+        assert!(packets[20..].iter().flatten().all(|packet| packet == &SOUND_PAUSE));
+    }
+    let mut decoder = SoundDecoder::new().expect("libopus");
+    let decoded = decoder.decode(&SOUND_PAUSE).expect("players without this rule decode it");
+    assert!(decoded.iter().all(|sample| sample.abs() < 1e-3));
 }
 
 #[test]

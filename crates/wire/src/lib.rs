@@ -56,7 +56,7 @@ pub use proof::{Binding, Bytes32, EXPORTER_LABEL, NotBytes32, Role, TokenProof};
 pub use recovery::{RecoveryPolicy, UnknownRecovery};
 pub use repair::{COVERED_FRAME_BYTES, CoveredFrame, MAX_COVERED_FRAMES, REPAIR_HEADER_BYTES, RepairHeader};
 pub use report::{FrameReport, MAX_FRAME_REPORTS, Report};
-pub use sound::{BLOCK, MAX_SOUND_PACKET_BYTES, SOUND_HEADER_BYTES, SOUND_RATE, Sound};
+pub use sound::{BLOCK, MAX_SOUND_PACKET_BYTES, SOUND_HEADER_BYTES, SOUND_PAUSE, SOUND_RATE, Sound, is_pause};
 pub use symbol::{MAX_FRAME_BYTES, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, symbol_range};
 
 /// The version that both ends must speak; it is the high nibble of every datagram's first byte.

@@ -14,6 +14,16 @@ pub const SOUND_HEADER_BYTES: usize = 19;
 /// The longest packet of one Opus frame (RFC 6716, section 3.4, R2).
 pub const MAX_SOUND_PACKET_BYTES: usize = 1_275;
 
+/// In place of a block's packet: the server is silent from this block on, until the next datagram with anything else. An Opus frame without content
+/// (RFC 6716, section 3.1: 10 ms, stereo, all bands), as senders with discontinuous transmission use it (RFC 7587, section 3.1.3).
+pub const SOUND_PAUSE: [u8; 1] = [0xf4];
+
+/// Whether a packet announces silence: an Opus packet of one byte has nothing to decode.
+#[must_use]
+pub const fn is_pause(packet: &[u8]) -> bool {
+    packet.len() == 1
+}
+
 /// A block of sound, coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sound<'a> {

@@ -216,7 +216,8 @@ impl Tone {
         let block = self.block.map_or(BlockId((now.as_nanos() / 10_000_000) as u32), BlockId::next);
         self.block = Some(block);
         self.room.advance();
-        let bytes = self.encoder.encode(&self.ears.hear(&self.room, &Pose::default())).expect("coded");
+        let heard = self.ears.hear(&self.room, &Pose::default());
+        let bytes = self.encoder.encode(&heard).expect("coded").expect("the hum never pauses");
         SoundPacket { block, made_at: Time::from_millis(10 * u64::from(block.0)), bytes }
     }
 }

@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use nearlight_wire::SOUND_PAUSE;
+
 use super::*;
 
 /// A tone whose phase reveals its moment: left is its sine, right its cosine.
@@ -37,6 +39,8 @@ struct Story {
     in_decoder: Vec<(Time, BlockId)>,
     random: Pcg64Mcg,
     in_burst: bool,
+    /// Blocks in which the server is silent, which it announces three times and every 400 ms.
+    silent: std::ops::Range<u32>,
     now: Time,
     next_block: u32,
     next_pull: f64,
@@ -58,6 +62,7 @@ impl Story {
             in_decoder: Vec::new(),
             random: Pcg64Mcg::seed_from_u64(seed),
             in_burst: false,
+            silent: 0..0,
             now: Time::from_secs(1),
             next_block: 7_800,
             next_pull: 1e9,
@@ -119,7 +124,15 @@ impl Story {
         if self.in_burst {
             return;
         }
-        let (packet, before) = (block.to_be_bytes(), (block - 1).to_be_bytes());
+        let [packet, before] = [block, block - 1].map(|block| {
+            if self.silent.contains(&block) { SOUND_PAUSE.to_vec() } else { block.to_be_bytes().to_vec() }
+        });
+        let silent_for = self.silent.contains(&block).then(|| block - self.silent.start);
+        if silent_for.is_some_and(|blocks| blocks >= 3 && blocks % 40 != 0) {
+            return;
+        }
+        let follows = self.silent.start == self.silent.end || block != self.silent.end;
+        let before = if follows { before } else { Vec::new() };
         let made_at = RemoteTime::from_millis(10 * u64::from(block));
         let due_after_us = self.due_after.as_micros() as u32;
         let sound = Sound { block: BlockId(block), made_at, due_after_us, packet: &packet, before: &before };
@@ -368,5 +381,26 @@ fn hostile_numbers_hold_no_memory() {
         }
         let (waiting, decoded, held) = player.held();
         assert!(waiting <= MAX_WAITING && decoded <= MAX_WAITING && held < 5_000, "{waiting} {decoded} {held}");
+    }
+}
+
+#[test]
+fn a_silent_server_sends_little_and_nothing_of_it_counts_as_lost() {
+    for seed in 0..4 {
+        let mut story = Story::new(seed, Path { loss: if seed == 0 { 0.0 } else { 0.05 }, ..CLEAN });
+        story.silent = 8_300..8_800;
+        story.run(15.0);
+        let SoundCounts { packets, lost, concealed, .. } = story.counts();
+        let sent = 1_000 + 3 + 12;
+        assert!(packets + lost <= sent && packets + lost >= sent - 2, "seed {seed}: {packets} {lost}");
+        assert!(concealed <= lost / 8, "seed {seed}: {concealed} of {lost}");
+        let heard = |from: f64, until: f64| {
+            let time = |seconds: f64| Time::from_secs(1) + Span::from_secs_f64(seconds);
+            let frames = story.heard.iter().filter(move |(at, _)| (time(from)..time(until)).contains(at));
+            frames.fold(0.0_f32, |most, (_, [left, _])| most.max(left.abs()))
+        };
+        assert_eq!(heard(5.1, 10.0), 0.0, "seed {seed}: silence is silence");
+        assert!(heard(10.1, 10.2) > 0.9, "seed {seed}: and ends in time");
+        assert!((story.delay() - ms(40.0)).abs() < ms(0.5), "seed {seed}: {:?}", story.delay());
     }
 }
