@@ -21,9 +21,13 @@ pub(super) type Socket = WebSocketStream<ClientStream>;
 /// How long a server may take to answer during the handshake. A server that admits many at once takes longer than one member needs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
+/// Read at a time. The library clears as much before each read, 128 KiB by default, and messages are short.
+const READ_BUFFER: usize = 4 << 10;
+
 /// Every message is handed to the kernel at once; a room's longest message fits.
-fn config() -> WebSocketConfig {
+pub(super) fn config() -> WebSocketConfig {
     WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
         .write_buffer_size(0)
         .max_message_size(Some(MAX_SNAPSHOT_BYTES))
         .max_frame_size(Some(MAX_SNAPSHOT_BYTES))

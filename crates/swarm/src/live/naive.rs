@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message;
 
+use super::connection::config;
 use super::{CLOSING, IDLE, Options, SwarmError};
 use crate::behaviour::Walker;
 use crate::processor::time_of;
@@ -129,7 +130,7 @@ fn serve(rooms: usize, port: oneshot::Sender<Listening>, stopped: oneshot::Recei
 /// Passes one member's messages to the others of its room. Its first message names the room.
 async fn forward(stream: TcpStream, number: usize, peers: Peers, dropped: Rc<Cell<u64>>) {
     let _ = stream.set_nodelay(true);
-    let Ok(socket) = tokio_tungstenite::accept_async(stream).await else { return };
+    let Ok(socket) = tokio_tungstenite::accept_async_with_config(stream, Some(config())).await else { return };
     let (mut sink, mut incoming) = socket.split();
     let Some(Ok(Message::Text(room))) = incoming.next().await else { return };
     let Some(room) = room.parse().ok().filter(|room: &usize| *room < peers.borrow().len()) else { return };
@@ -175,7 +176,9 @@ impl Member {
         let record = |record: Record| tally().on_record(clock.now(), began, place, &record);
         let Ok(stream) = TcpStream::connect(("127.0.0.1", port)).await else { return };
         let _ = stream.set_nodelay(true);
-        let opened = tokio_tungstenite::client_async(format!("ws://127.0.0.1:{port}/"), stream).await;
+        let opened =
+            tokio_tungstenite::client_async_with_config(format!("ws://127.0.0.1:{port}/"), stream, Some(config()))
+                .await;
         let Ok((mut socket, _)) = opened else { return };
         if socket.send(Message::Text(room.to_string().into())).await.is_err() {
             return;
