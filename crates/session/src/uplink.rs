@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::{InputSeq, Time};
+use nearlight_units::{InputSeq, Span, Time};
 use nearlight_wire::{
     Controller, Devices, Gamepad, Hand, HandJoints, HandSample, InputEvent, InputSample, Key, MAX_EVENT_BYTES,
     MAX_INPUT_EVENTS, MAX_KEYS, Pointer, Pose, Touch, View,
@@ -10,6 +10,11 @@ use nearlight_wire::{
 
 /// Samples whose time is remembered for motion-to-photon: 4 s at 240 a second.
 const REMEMBERED: usize = 1_024;
+/// With [`Uplink::set_sparse`], a presence that stays the same is sent in this many samples in turn, in case they are lost, then at this interval, so that the
+/// server knows that the client is alive. Guesses: a tenth of the second after which a server may give a silent client's place away, and
+/// three losses in a row are rare.
+const STILL_SAMPLES: u32 = 3;
+const STILL_INTERVAL: Span = Span::from_millis(100);
 /// Unacknowledged events. Guess: a busy user's input of ten seconds; after a longer interruption it is obsolete, and the state that every
 /// sample carries is still correct.
 const MAX_WAITING: usize = 256;
@@ -70,6 +75,10 @@ pub(crate) struct Uplink {
     newest: InputSeq,
     presence: Option<(Pose, Vec<View>)>,
     devices: Devices,
+    /// Samples that say nothing new are rare.
+    sparse: bool,
+    /// Samples in a row that said nothing new.
+    still: u32,
     unsent: Option<Time>,
     unsent_hands: [Option<Box<HandJoints>>; 2],
     /// Not acknowledged.
@@ -82,10 +91,24 @@ pub(crate) struct Uplink {
 impl Uplink {
     pub(crate) fn on_presence(&mut self, at: Time, presence: Presence) -> InputSeq {
         let Presence { head, views, gaze, controllers } = presence;
-        self.presence = Some((head, views));
+        let presence = Some((head, views));
         let devices = Devices { gaze, controllers, ..self.devices.clone() };
+        let is_still = self.events.is_empty() && self.presence == presence && self.devices == devices;
+        if is_still && self.still >= STILL_SAMPLES && self.sparse {
+            let newest = self.samples.back().map(|sample| sample.at);
+            if newest.is_some_and(|newest| at - newest < STILL_INTERVAL) {
+                return self.newest;
+            }
+        }
+        self.still = if is_still { self.still.saturating_add(1) } else { 0 };
+        self.presence = presence;
         self.set_devices(devices);
         self.number(at)
+    }
+
+    /// The pictures are not rendered for the user's pose, so that samples without news need not be sent as often as they are made.
+    pub(crate) fn set_sparse(&mut self) {
+        self.sparse = true;
     }
 
     /// None before the first presence, for the server could not tell where the user acts.
@@ -249,6 +272,29 @@ mod tests {
 
     fn key(pressed: bool) -> DeviceInput {
         DeviceInput::Key { key: Key::from_code("KeyF").expect("a key"), pressed }
+    }
+
+    #[test]
+    fn a_still_user_is_sampled_ten_times_a_second_where_pictures_do_not_follow_the_head() {
+        let samples = |sparse: bool, moves_at: u64| {
+            let mut uplink = Uplink::default();
+            if sparse {
+                uplink.set_sparse();
+            }
+            let sample = |uplink: &mut Uplink, millis: u64| {
+                let mut presence = presence();
+                if millis >= moves_at {
+                    presence.head.position = [0.0, 1.0, 0.0];
+                }
+                uplink.on_presence(Time::from_millis(millis), presence);
+                uplink.poll_sample().map(|_| millis)
+            };
+            (0..1_000).step_by(10).filter_map(|millis| sample(&mut uplink, millis)).collect::<Vec<_>>()
+        };
+        assert_eq!(samples(false, 2_000).len(), 100);
+        assert_eq!(samples(true, 2_000), [0, 10, 20, 30, 130, 230, 330, 430, 530, 630, 730, 830, 930]);
+        // What changes is sent at once, and repeated.
+        assert_eq!(samples(true, 450)[5..11], [230, 330, 430, 450, 460, 470]);
     }
 
     #[test]

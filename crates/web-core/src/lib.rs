@@ -192,6 +192,9 @@ impl Core {
             if welcome.sound.is_some() {
                 self.receiver.set_sound();
             }
+            if !welcome.demonstration {
+                self.receiver.set_sparse_input();
+            }
         }
         Ok(Some(serde_json::to_string(&message)?))
     }

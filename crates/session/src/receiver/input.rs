@@ -13,6 +13,11 @@ const EVENT_REPEAT: Span = Span::from_millis(33);
 const HELD_REPEAT: Span = Span::from_millis(200);
 
 impl Receiver {
+    /// The pictures are not rendered for the user's pose, so that it is sent ten times a second only while it stays the same.
+    pub fn set_sparse_input(&mut self) {
+        self.uplink.set_sparse();
+    }
+
     /// The user moved at `now`; the sample is sent at once and replaces any that has not left.
     pub fn on_input(&mut self, now: Time, presence: Presence) -> InputSeq {
         let seq = self.uplink.on_presence(now, presence);

@@ -102,6 +102,9 @@ impl<'a> Session<'a> {
         if sound.is_some() {
             receiver.set_sound();
         }
+        if !welcome.demonstration {
+            receiver.set_sparse_input();
+        }
         let now = run.player.clock.now();
         let status_at = now + STATUS_INTERVAL;
         let alarm = Alarm::new(run.player.clock);
