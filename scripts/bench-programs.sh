@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures from a key to a changed pixel in the page, and new pictures a second, for a served program beside TigerVNC with noVNC, Xpra and Selkies,
 # where they are installed (Debian: tigervnc-standalone-server novnc websockify xpra; pip install selkies):
-# bench-programs.sh [KEYS_EACH] [SCENE]. Takes about eight minutes with 60 keys.
+# bench-programs.sh [KEYS_EACH] [SCENE [WAY]]. Takes about eight minutes with 60 keys. WAY is part of a name: "nearlight", "Selkies".
 # docs/results/programs.md says what is measured, and when figures may be published.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -402,7 +402,8 @@ async fn a_viewer_goes_from_its_own_encoder_to_a_layer_and_back() {
     assert_eq!((first.keys, server.figure("layers")), (1, 0), "alone, with an encoder of its own");
     assert_eq!(first.marked, first.displayed, "the marker is below each picture");
     let own = server.figure("own_encodes_total");
-    assert!(own >= 20);
+    // The newest picture is counted after it has been handed over.
+    assert!(own >= 19, "{own}");
     let mut both = all_watch(vec![first, server.watch()], 30).await;
     assert_eq!(server.figure("layer_viewers"), 2);
     assert!(both.iter().all(|client| client.marked + 10 < client.displayed), "shared pictures have none");
