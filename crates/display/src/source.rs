@@ -89,6 +89,10 @@ impl SoundFeed for Played {
     fn plays_unheard(&self) -> bool {
         true
     }
+
+    fn is_idle(&self) -> bool {
+        !self.0.has_clients()
+    }
 }
 
 /// What a thread does until the source is gone.

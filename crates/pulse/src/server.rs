@@ -82,6 +82,12 @@ impl SoundServer {
         Ok(())
     }
 
+    /// Whether a program is connected. Nothing plays without one, and who connects needs several round trips before anything does.
+    #[must_use]
+    pub fn has_clients(&self) -> bool {
+        !lock(&self.clients).connected.is_empty()
+    }
+
     /// The next ten milliseconds of everything that plays, within -1 and 1, and how long the sound that waited longest has waited here.
     /// Call it every ten milliseconds.
     pub fn next_block(&mut self) -> (SoundBlock, Span) {

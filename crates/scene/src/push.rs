@@ -107,6 +107,11 @@ pub trait SoundFeed: Send {
     fn plays_unheard(&self) -> bool {
         false
     }
+
+    /// There is nothing that could make a sound within the next fifty milliseconds. Blocks are then taken five at a time.
+    fn is_idle(&self) -> bool {
+        false
+    }
 }
 
 impl SoundFeed for Arc<Mutex<Feed>> {

@@ -21,6 +21,9 @@ use crate::mailbox::EncoderMailbox;
 /// If delayed by more than this, the thread skips blocks rather than render old ones. Guess: a receiver conceals five anyway.
 const MAX_BEHIND: Span = Span::from_millis(50);
 
+/// Blocks that are made at a time where nothing can sound: each time the thread wakes costs more than a silent block.
+const IDLE_BLOCKS: u32 = 5;
+
 /// What the thread is notified of.
 enum MixerEvent {
     Cues(Cues),
@@ -100,6 +103,11 @@ impl Origin {
         }
     }
 
+    /// Nothing can sound within the next [`IDLE_BLOCKS`].
+    fn is_idle(&self) -> bool {
+        matches!(self, Self::Program(feed) if feed.is_idle())
+    }
+
     /// Whether it goes on without listeners.
     fn plays_unheard(&self) -> bool {
         matches!(self, Self::Program(feed) if feed.plays_unheard())
@@ -153,14 +161,16 @@ impl Stage {
                 next = newest_block(self.clock.now()).next();
                 continue;
             }
-            let begin = begin_of(next);
-            let wait = begin.saturating_since(self.clock.now());
+            let last = if self.is_idle() { BlockId(next.0.saturating_add(IDLE_BLOCKS - 1)) } else { next };
+            let wait = begin_of(last).saturating_since(self.clock.now());
             match received.recv_timeout(Duration::from_nanos(wait.as_nanos().unsigned_abs())) {
                 Ok(event) => self.on_event(event),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.make(next, begin);
+                    while next <= last {
+                        self.make(next, begin_of(next));
+                        next = next.next();
+                    }
                     let now = self.clock.now();
-                    next = next.next();
                     if now - begin_of(next) > MAX_BEHIND {
                         next = newest_block(now).next();
                     }
@@ -168,6 +178,11 @@ impl Stage {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    /// Silence that all listeners know of, and that nothing can end.
+    fn is_idle(&self) -> bool {
+        self.origin.is_idle() && self.listeners.iter().all(|listener| listener.encoder.is_paused())
     }
 
     fn on_event(&mut self, event: MixerEvent) {

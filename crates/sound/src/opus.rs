@@ -83,6 +83,12 @@ impl SoundEncoder {
         Ok(())
     }
 
+    /// The receiver knows that there is silence: silent blocks are not encoded.
+    #[must_use]
+    pub const fn is_paused(&self) -> bool {
+        self.silent >= ENCODED_SILENCE
+    }
+
     /// The packet of one block; none within a pause, where the receiver knows that there is silence. Most pauses last long and cost nothing:
     /// [`SOUND_PAUSE`] announces them.
     pub fn encode(&mut self, block: &SoundBlock) -> Result<Option<Vec<u8>>, OpusError> {

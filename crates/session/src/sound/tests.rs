@@ -399,7 +399,7 @@ fn a_silent_server_sends_little_and_nothing_of_it_counts_as_lost() {
             let frames = story.heard.iter().filter(move |(at, _)| (time(from)..time(until)).contains(at));
             frames.fold(0.0_f32, |most, (_, [left, _])| most.max(left.abs()))
         };
-        assert_eq!(heard(5.1, 10.0), 0.0, "seed {seed}: silence is silence");
+        assert!(heard(5.1, 10.0) < 1e-9, "seed {seed}: silence is silence");
         assert!(heard(10.1, 10.2) > 0.9, "seed {seed}: and ends in time");
         assert!((story.delay() - ms(40.0)).abs() < ms(0.5), "seed {seed}: {:?}", story.delay());
     }
