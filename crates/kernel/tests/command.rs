@@ -96,18 +96,17 @@ fn a_command_runs_with_a_law_of_the_kernel_and_its_status_is_passed_on() {
     }
 }
 
-/// Selects a congestion control for a socket as an ordinary user, and prints what the socket has then.
-const SELECTS: &str = "import socket, sys
-socket = socket.socket()
-socket.setsockopt(6, 13, sys.argv[1].encode())
-print(socket.getsockopt(6, 13, 16).rstrip(bytes(1)).decode())";
+/// Selects a congestion control for a socket, and prints what the socket has then. Perl, as every Debian has one that all users may run.
+const SELECTS: &str = "use Socket; socket(my $socket, PF_INET, SOCK_STREAM, 0) or die $!;
+setsockopt($socket, 6, 13, $ARGV[0]) or die $!;
+print unpack('Z*', getsockopt($socket, 6, 13));";
 
 #[test]
 fn an_ordinary_user_s_socket_may_select_it() {
     let name = format!("anyone_{}", std::process::id() % 100_000);
     let Some((mut child, _)) = loader(&name) else { return };
     let dropped = ["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
-    let output = Command::new("setpriv").args(dropped).args(["python3", "-c", SELECTS, &name]).output();
+    let output = Command::new("setpriv").args(dropped).args(["perl", "-e", SELECTS, &name]).output();
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     let Ok(output) = output else {
