@@ -92,7 +92,7 @@ pub struct SentFrame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameOutcome {
     pub frame: FrameId,
-    /// Last packet's way, from sent to arrived.
+    /// One-way delay of the last packet, from sent to arrived.
     pub network: Span,
     pub reassemble: Span,
     pub decode: Span,

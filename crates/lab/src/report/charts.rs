@@ -125,7 +125,7 @@ pub(super) fn flows_scatter(entries: &[Entry<'_>]) -> Chart {
         (entry.name.clone(), entry.runs.iter().filter_map(point).collect())
     };
     let scatter = Scatter {
-        x: Axis::new("packet's way", "ms"),
+        x: Axis::new("one-way delay", "ms"),
         y: Axis::new("data of all flows", "Mb/s"),
         clouds: entries.iter().map(cloud).collect(),
         better: Some(Corner::TopLeft),
@@ -162,7 +162,7 @@ pub(super) fn flows_delay(entries: &[Entry<'_>]) -> Chart {
         Some((entry.name.clone(), ecdf(&all)?))
     };
     let ecdfs = Ecdfs {
-        x: Axis::new("packet's way", "ms").logarithmic(),
+        x: Axis::new("one-way delay", "ms").logarithmic(),
         curves: entries.iter().filter_map(curve).collect(),
         moments: Vec::new(),
     };
