@@ -383,6 +383,13 @@ typedef struct {
   // 1: nl_submit encodes in the thread that calls it, and returns once the picture's packets have left as far as they may at once;
   // 0: pictures are encoded beside the program's work.
   uint8_t synchronous;
+  // Recovery of viewers from losses, by the names of `nearlight serve --help`.
+  const char *recovery;
+  // Network interfaces, separated by commas, on which viewers are also served over Ethernet frames, without IP; NULL: none. Opening them
+  // takes CAP_NET_RAW.
+  const char *ethernet;
+  // Hardware addresses of those viewers, separated by commas; NULL: of all that know the token.
+  const char *ethernet_allow;
 } nl_options;
 
 // A pulse.
@@ -880,12 +887,13 @@ nl_status nl_open_toml(const char *toml, nl_host **host);
 // half a second. The handle means nothing afterwards: other calls with it fail with NL_STATUS_CLOSED. Not from an event callback.
 nl_status nl_close(nl_host *host);
 
-// The link number `index` to the page, for a browser on this machine first, then for others, the likeliest first; NULL beyond the last.
-// Links are keys: whoever has one sees and acts. Valid until nl_close.
+// The link number `index` to the page, for a browser on this machine first, then for others, the likeliest first; then those for viewers
+// over Ethernet frames, which begin with `ether:`; NULL beyond the last. Links are keys: whoever has one sees and acts. Valid until
+// nl_close.
 const char *nl_link(const nl_host *host,
                     size_t index);
 
-// The same link as a QR code for a phone's camera, in lines of Unicode's block characters. Valid until nl_close.
+// A link to the page as a QR code for a phone's camera, in lines of Unicode's block characters. Valid until nl_close.
 const char *nl_qr_code(const nl_host *host,
                        size_t index);
 

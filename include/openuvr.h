@@ -17,8 +17,8 @@ enum OPENUVR_DECODER_TYPE {
 };
 
 enum OPENUVR_NETWORK_TYPE {
-    // Link-layer frames. The host needs `nearlight serve --ethernet` for them; contexts use UDP and say so on standard error. The device uses
-    // them where its link is one of Ethernet.
+    // Link-layer frames. The host sends them on the interface that OPENUVR_INTERFACE names (it takes CAP_NET_RAW), and over UDP as well, to
+    // browsers. The device uses them where its link is one of Ethernet.
     OPENUVR_NETWORK_RAW = 1,
     OPENUVR_NETWORK_UDP = 2
 };
@@ -75,7 +75,8 @@ void openuvr_init_thread(struct openuvr_context *context);
 // from the thread in which its OpenGL context is current. 1: it came sooner than TARGET_FPS allows, and was left out.
 int openuvr_send_frame(struct openuvr_context *context);
 
-// Beyond the paper's table: the link for a browser on this machine, NULL before openuvr_init_thread. Valid as long as the context.
+// Beyond the paper's table: the link for a browser on this machine, with OPENUVR_NETWORK_RAW that for devices (`ether:`); NULL before
+// openuvr_init_thread. Valid as long as the context.
 const char *openuvr_link(struct openuvr_context *context);
 
 // Beyond the paper's table: says goodbye and ends the threads. With the OpenGL context current, if frames were sent.

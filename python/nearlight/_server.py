@@ -51,6 +51,12 @@ class ServeOptions(TypedDict, total=False):
     controller: str
     #: Redundancy against losses.
     fec: str
+    #: Recovery of viewers from losses. With one that never requests packets again, ``fec`` is best ``none``.
+    recovery: str
+    #: Network interfaces on which viewers are also served over Ethernet frames, without IP. Opening them takes CAP_NET_RAW.
+    ethernet: Sequence[str]
+    #: Hardware addresses of those viewers; None: of all that know the token.
+    ethernet_allow: Sequence[str] | None
     #: Rates in megabits a second: to start with, and the bounds.
     rate_mbps: float | None
     min_rate_mbps: float | None

@@ -33,6 +33,9 @@ class Misuse(unittest.TestCase):
             ("max_clients", {"max_clients": 0}),
             ("width", {"width": "wide"}),
             ("even", {"width": 641}),
+            ("recovery", {"recovery": "hope"}),
+            ("ethernet_allow", {"ethernet_allow": ["ours"]}),
+            ("no-such-one", {"ethernet": ["no-such-one"]}),
             ("options", {"name": object()}),
             ("options", {"rate_mbps": float("nan")}),
         ]:

@@ -66,19 +66,21 @@ pub extern "C" fn nl_close(host: *mut nl_host) -> nl_status {
     })
 }
 
-/// The link number `index` to the page, for a browser on this machine first, then for others, the likeliest first; NULL beyond the last.
-/// Links are keys: whoever has one sees and acts. Valid until nl_close.
+/// The link number `index` to the page, for a browser on this machine first, then for others, the likeliest first; then those for viewers
+/// over Ethernet frames, which begin with `ether:`; NULL beyond the last. Links are keys: whoever has one sees and acts. Valid until
+/// nl_close.
 #[unsafe(no_mangle)]
 pub extern "C" fn nl_link(host: *const nl_host, index: usize) -> *const c_char {
     let link = || {
         let entry = hosts::get(host)?;
-        let link = entry.host.links().get(index).map(ToString::to_string).ok_or_else(Fault::nothing)?;
-        Ok(entry.text(&link))
+        let (links, ethernet) = (entry.host.links(), entry.host.ethernet_links());
+        let links = links.iter().map(ToString::to_string).chain(ethernet.iter().map(ToString::to_string));
+        Ok(entry.text(&links.into_iter().nth(index).ok_or_else(Fault::nothing)?))
     };
     guard_or(link, |_| std::ptr::null())
 }
 
-/// The same link as a QR code for a phone's camera, in lines of Unicode's block characters. Valid until nl_close.
+/// A link to the page as a QR code for a phone's camera, in lines of Unicode's block characters. Valid until nl_close.
 #[unsafe(no_mangle)]
 pub extern "C" fn nl_qr_code(host: *const nl_host, index: usize) -> *const c_char {
     let code = || {
@@ -270,6 +272,7 @@ unsafe fn read_options(options: *const nl_options) -> Result<Options, Fault> {
     let address = text_of("the address", given.address)?.map(|address| {
         address.parse().map_err(|_| named(format!("`{address}` is no address: write one such as 192.0.2.1 or ::1")))
     });
+    let listed = |text: String| text.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>();
     let codec =
         text_of("the codec", given.codec)?.map(|codec| codec.parse().map_err(|error| named(format!("{error}"))));
     Ok(Options {
@@ -286,6 +289,9 @@ unsafe fn read_options(options: *const nl_options) -> Result<Options, Fault> {
         codec: codec.transpose()?.unwrap_or(usual.codec),
         controller: text_of("the controller", given.controller)?.unwrap_or(usual.controller),
         fec: text_of("the redundancy", given.fec)?.unwrap_or(usual.fec),
+        recovery: text_of("the recovery", given.recovery)?.unwrap_or(usual.recovery),
+        ethernet: text_of("the interfaces", given.ethernet)?.map(listed).unwrap_or_default(),
+        ethernet_allow: text_of("the hardware addresses", given.ethernet_allow)?.map(listed),
         rate_mbps: rate(given.rate_mbps),
         min_rate_mbps: rate(given.min_rate_mbps),
         max_rate_mbps: rate(given.max_rate_mbps),

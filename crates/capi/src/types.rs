@@ -205,6 +205,13 @@ pub struct nl_options {
     /// 1: nl_submit encodes in the thread that calls it, and returns once the picture's packets have left as far as they may at once;
     /// 0: pictures are encoded beside the program's work.
     pub synchronous: u8,
+    /// Recovery of viewers from losses, by the names of `nearlight serve --help`.
+    pub recovery: *const c_char,
+    /// Network interfaces, separated by commas, on which viewers are also served over Ethernet frames, without IP; NULL: none. Opening them
+    /// takes CAP_NET_RAW.
+    pub ethernet: *const c_char,
+    /// Hardware addresses of those viewers, separated by commas; NULL: of all that know the token.
+    pub ethernet_allow: *const c_char,
 }
 
 /// Position in metres and orientation as a unit quaternion x, y, z, w.

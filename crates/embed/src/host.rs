@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use nearlight_codec::Size;
-use nearlight_net::{Clock, Link};
+use nearlight_net::{Clock, EthernetInterface, EthernetLink, Link};
 use nearlight_scene::{ApplicationMessage, Output, PictureSink, Planes, PlanesContent, Viewer};
 use nearlight_server::{BoundServer, Observer, ServerError, SessionStatistics, qr_code};
 use nearlight_session::UNKNOWN_TO_DISPLAY;
@@ -55,6 +55,7 @@ pub struct Host {
     clock: Clock,
     shared: Arc<Shared>,
     links: Arc<RwLock<Vec<Link>>>,
+    ethernet_links: Vec<EthernetLink>,
     observer: Observer,
     closed: AtomicBool,
     /// Why the server has ended by itself.
@@ -73,6 +74,7 @@ struct Running {
 /// What the server's thread knows once clients can connect.
 struct Ready {
     links: Arc<RwLock<Vec<Link>>>,
+    ethernet_links: Vec<EthernetLink>,
     observer: Observer,
 }
 
@@ -80,6 +82,9 @@ impl Host {
     /// Opens the ports and waits until viewers can connect: tens of milliseconds. May be called within an event loop of the program's own.
     pub fn open(options: &Options) -> Result<Self, HostError> {
         let serve = options.serve_options()?;
+        let allowed = options.allowed_addresses()?;
+        let interfaces = options.ethernet.iter().map(|name| EthernetInterface::open(name));
+        let interfaces = interfaces.collect::<Result<Vec<_>, _>>().map_err(ServerError::from)?;
         let (clock, shared, failure) =
             (Clock::start(), Arc::new(Shared::with_sound(options.sound)), Arc::new(OnceLock::new()));
         let program = Program { name: options.name.clone(), shared: Arc::clone(&shared) };
@@ -87,13 +92,15 @@ impl Host {
         let (ready, opened) = sync_channel(1);
         let task = ServerTask { clock, shared: Arc::clone(&shared), failure: Arc::clone(&failure) };
         let thread = thread::Builder::new().name("nearlight".into()).spawn(move || {
-            task.run(|| BoundServer::open(serve, clock), program, &ready, stopped);
+            let bind = || BoundServer::open(serve, clock)?.with_ethernet(&interfaces, allowed.as_ref());
+            task.run(bind, program, &ready, stopped);
         })?;
         match opened.recv() {
-            Ok(Ok(Ready { links, observer })) => Ok(Self {
+            Ok(Ok(Ready { links, ethernet_links, observer })) => Ok(Self {
                 clock,
                 shared,
                 links,
+                ethernet_links,
                 observer,
                 closed: AtomicBool::new(false),
                 failure,
@@ -120,6 +127,13 @@ impl Host {
     #[must_use]
     pub fn links(&self) -> Vec<Link> {
         self.links.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Links for `nearlight view` and device programs in the same network, over Ethernet frames; one for each interface of the options. They
+    /// are keys as well. Whoever connects adds the name of an interface of its own, unless it has only one.
+    #[must_use]
+    pub fn ethernet_links(&self) -> &[EthernetLink] {
+        &self.ethernet_links
     }
 
     /// A link as a code for a phone's camera, in lines of Unicode's block characters.
@@ -433,15 +447,16 @@ impl ServerTask {
         };
         runtime.block_on(async {
             let opened = bind().and_then(|bound| {
+                let ethernet_links = bound.ethernet_links().to_vec();
                 let links = [bound.local_link()].into_iter().chain(bound.other_links());
                 let links = Arc::new(RwLock::new(links.collect::<Vec<_>>()));
-                Ok((bound.start_own(Box::new(program))?, links))
+                Ok((bound.start_own(Box::new(program))?, links, ethernet_links))
             });
-            let (server, links) = match opened {
+            let (server, links, ethernet_links) = match opened {
                 Ok(opened) => opened,
                 Err(error) => return drop(ready.send(Err(error.into()))),
             };
-            let _ = ready.send(Ok(Ready { links: Arc::clone(&links), observer: server.observer() }));
+            let _ = ready.send(Ok(Ready { links: Arc::clone(&links), ethernet_links, observer: server.observer() }));
             let on_renewal = |certificate| {
                 let mut links = links.write().unwrap_or_else(PoisonError::into_inner);
                 *links = links.iter().map(|link| link.renewed(certificate)).collect();

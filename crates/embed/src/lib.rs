@@ -28,7 +28,7 @@ pub use viewer::ViewerState;
 pub use nearlight_codec::convert::PixelOrder;
 pub use nearlight_codec::image::{Image, Layout, Plane, Rows};
 pub use nearlight_codec::{CodecKind, Size};
-pub use nearlight_net::Link;
+pub use nearlight_net::{EthernetLink, Link};
 pub use nearlight_scene::{ApplicationMessage, DevicesDescription, Planes, Viewer};
 pub use nearlight_server::SessionStatistics;
 pub use nearlight_sound::{MOST_FRAMES, Portion, PortionError, Samples};

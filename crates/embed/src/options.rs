@@ -1,9 +1,11 @@
 //! What a program may choose when it opens a server.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use nearlight_codec::{CodecKind, Encoders};
+use nearlight_ethernet::HardwareAddress;
 use nearlight_scene::SourceKind;
 use nearlight_server::{PictureSize, ServeOptions};
 use nearlight_units::Bitrate;
@@ -44,6 +46,12 @@ pub struct Options {
     pub controller: String,
     /// Redundancy against losses.
     pub fec: String,
+    /// Viewers' recovery from losses. With one that never requests packets again, `fec` is best `none`.
+    pub recovery: String,
+    /// Network interfaces on which viewers are also served over Ethernet frames, without IP (Linux). Opening them takes `CAP_NET_RAW`.
+    pub ethernet: Vec<String>,
+    /// Hardware addresses of those viewers; none: of all that know the token.
+    pub ethernet_allow: Option<Vec<String>>,
     /// Rates in megabits a second: to start with, and the bounds.
     pub rate_mbps: Option<f64>,
     pub min_rate_mbps: Option<f64>,
@@ -85,6 +93,9 @@ impl Default for Options {
             codec: usual.codec,
             controller: usual.controller,
             fec: usual.fec,
+            recovery: usual.recovery.to_string(),
+            ethernet: Vec::new(),
+            ethernet_allow: None,
             rate_mbps: None,
             min_rate_mbps: None,
             max_rate_mbps: None,
@@ -112,7 +123,14 @@ impl Options {
 
     /// Whether they fit together, which [`crate::Host::open`] also checks.
     pub fn check(&self) -> Result<(), HostError> {
-        self.serve_options().map(drop)
+        self.serve_options()?;
+        self.allowed_addresses().map(drop)
+    }
+
+    pub(crate) fn allowed_addresses(&self) -> Result<Option<BTreeSet<HardwareAddress>>, HostError> {
+        let parsed =
+            |text: &String| text.parse().map_err(|error| HostError::Options(format!("ethernet_allow: {error}")));
+        self.ethernet_allow.as_ref().map(|addresses| addresses.iter().map(parsed).collect()).transpose()
     }
 
     pub(crate) fn serve_options(&self) -> Result<ServeOptions, HostError> {
@@ -145,6 +163,7 @@ impl Options {
             codec: self.codec,
             controller: self.controller.clone(),
             fec: self.fec.clone(),
+            recovery: self.recovery.parse().map_err(|error| HostError::Options(format!("recovery: {error}")))?,
             start_rate: rate("rate_mbps", self.rate_mbps)?,
             min_rate: rate("min_rate_mbps", self.min_rate_mbps)?,
             max_rate: rate("max_rate_mbps", self.max_rate_mbps)?,
@@ -201,8 +220,10 @@ mod tests {
             ("rate_mbps = -1", "rate_mbps"),
             ("key = \"key.pem\"", "certificate"),
             ("codec = \"av7\"", "codec"),
+            ("recovery = \"prayer\"", "recovery"),
+            ("ethernet_allow = [\"02:00\"]", "ethernet_allow"),
         ] {
-            let refused = Options::from_toml(text).and_then(|options| options.serve_options()).map(|_| ());
+            let refused = Options::from_toml(text).and_then(|options| options.check());
             let error = refused.expect_err(text).to_string();
             assert!(error.contains(word), "{text}: {error}");
         }

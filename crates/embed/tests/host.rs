@@ -126,3 +126,11 @@ fn mistakes_are_reported_though_nobody_watches() {
     assert_eq!((statistics.submitted, statistics.unwatched, statistics.viewers.len()), (2, 2, 0));
     assert!(Host::qr_code(&host.links()[0]).is_ok_and(|code| code.lines().count() > 10));
 }
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let ethernet = vec!["no-such-one".to_owned()];
+    let opened = Host::open(&Options { ethernet, ..options() }).map(drop);
+    let error = opened.expect_err("no such interface").to_string();
+    assert!(error.contains("no-such-one"), "{error}");
+}

@@ -103,7 +103,8 @@ impl Server {
     }
 
     fn links(&self) -> Vec<String> {
-        self.host.links().iter().map(ToString::to_string).collect()
+        let (links, ethernet) = (self.host.links(), self.host.ethernet_links());
+        links.iter().map(ToString::to_string).chain(ethernet.iter().map(ToString::to_string)).collect()
     }
 
     fn qr_code(&self, link: Option<&str>) -> PyResult<String> {

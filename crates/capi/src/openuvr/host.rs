@@ -74,21 +74,32 @@ pub unsafe extern "C" fn openuvr_alloc_context(
 ) -> *mut openuvr_context {
     let made = || {
         let codec = codec(dec_type)?;
-        if is_raw(net_proto)? {
-            eprintln!("openuvr: this host sends over UDP; raw frames need `nearlight serve --ethernet`");
-        }
+        let ethernet = if is_raw(net_proto)? { vec![interface()?] } else { Vec::new() };
         let buffer = ptr.cast_const().cast::<u32>();
         if buffer.is_null() || !buffer.is_aligned() {
             return Err(Fault::argument("the pixel buffer is none: pass the address of its name"));
         }
-        let options =
-            Options { name: "an OpenUVR host".into(), width: 1_920, height: 1_080, codec, ..Options::default() };
+        let options = Options {
+            name: "an OpenUVR host".into(),
+            width: 1_920,
+            height: 1_080,
+            codec,
+            ethernet,
+            ..Options::default()
+        };
         let (devices, running) = (Vec::new(), None);
         let state = State { options, order: PixelOrder::Rgb, devices, running, reader: None, newest: None };
         let entry = Entry { buffer: Place(buffer), texts: Texts::default(), state: Mutex::new(state) };
         Ok(std::ptr::without_provenance_mut(HOSTS.add(entry)))
     };
     guard_or(made, |_| std::ptr::null_mut())
+}
+
+/// The interface for raw frames, which the paper's host knows when it is built.
+fn interface() -> Result<String, Fault> {
+    std::env::var("OPENUVR_INTERFACE").ok().filter(|name| !name.is_empty()).ok_or_else(|| {
+        Fault::argument("raw frames need the name of a network interface: set OPENUVR_INTERFACE, such as to eth0")
+    })
 }
 
 /// See openuvr.h.
@@ -211,7 +222,10 @@ pub extern "C" fn openuvr_link(context: *mut openuvr_context) -> *const c_char {
         let entry = get(context)?;
         let state = lock(&entry.state);
         let running = state.running.as_ref().ok_or_else(Fault::nothing)?;
-        Ok(entry.texts.keep(&running.host.links().first().ok_or_else(Fault::nothing)?.to_string()))
+        let host = &running.host;
+        let raw = host.ethernet_links().first().map(ToString::to_string);
+        let link = raw.or_else(|| host.links().first().map(ToString::to_string)).ok_or_else(Fault::nothing)?;
+        Ok(entry.texts.keep(&link))
     };
     guard_or(link, |_| std::ptr::null())
 }

@@ -5,7 +5,7 @@
 //!   here, so that the program says when: `openuvr_send_frame`.
 //! - The paper's device knows its host when it is built. Here it is told: `openuvr_set_link`, or `OPENUVR_LINK`.
 //! - The paper's device draws on its display itself. Here a callback does: `openuvr_set_display`.
-//! - Hosts use UDP where the paper asks for raw frames, and say so.
+//! - The paper's host knows the interface for raw frames when it is built. Here the environment tells it: `OPENUVR_INTERFACE`.
 
 mod device;
 mod evdev;
