@@ -29,8 +29,9 @@ case $purpose in python | test) packages+=(python3-venv) ;; esac
 # bubblewrap, xterm: programs whose windows are served, in their sandbox. Serving programs takes xvfb and bubblewrap as well; whoever
 # does not needs neither.
 [ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump webkit2gtk-driver bubblewrap xterm
-  # Programs that are served: paplay, which plays, and SDL, with which the tests' own program captures the pointer and opens a dialog.
-  pulseaudio-utils libsdl2-2.0-0
+  # Programs that are served: paplay, which plays, and SDL, with which the tests' own program captures the pointer and opens a
+  # dialog, and OpenUVR's host is compiled.
+  pulseaudio-utils libsdl2-dev
   # A compositor for programs that need Wayland, and such a program.
   sway foot
   # Programs that draw by OpenGL, which `nearlight hook` streams.

@@ -2,11 +2,13 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Folder, Running, build};
+use common::{Folder, Running, Xvfb, build, build_with, root};
 use nearlight_embed::{
     Host, Image, InputEvent, Layout, Options, Picture, PixelOrder, Plane, Portion, Rows, Samples, Size, What,
 };
@@ -24,7 +26,7 @@ fn submit(host: &Host, number: u32) {
 fn a_c_program_watches_hears_and_steers() {
     let folder = Folder::new("receiving");
     let program = folder.0.join("viewer");
-    build(&common::root().join("crates/capi/tests/viewer.c"), &program);
+    build(&root().join("crates/capi/tests/viewer.c"), &program);
     let address = Some([127, 0, 0, 1].into());
     let options = Options { address, width: 320, height: 192, fps: 30, sound: true, ..Options::default() };
     let host = Host::open(&options).expect("a server");
@@ -70,14 +72,25 @@ fn event(kind: u16, code: u16, value: i32) -> Vec<u8> {
     bytes
 }
 
+/// For a device's mouse and keyboard.
+fn pipes(folder: &Folder) -> [PathBuf; 2] {
+    let pipes = ["mouse", "keyboard"].map(|name| folder.0.join(name));
+    assert!(Command::new("mkfifo").args(&pipes).status().expect("mkfifo, of coreutils").success());
+    pipes
+}
+
+/// In the device's order: each waits for the other end.
+fn opened(pipes: [PathBuf; 2]) -> [File; 2] {
+    pipes.map(|pipe| File::options().write(true).open(pipe).expect("the other end"))
+}
+
 /// OpenUVR's device of its figure 9, with pipes for its mouse and keyboard.
 #[test]
 fn openuvr_s_device_shows_pictures_and_sends_what_its_devices_do() {
     let folder = Folder::new("openuvr");
     let program = folder.0.join("device");
-    build(&common::root().join("examples/openuvr_device.c"), &program);
-    let pipes = ["mouse", "keyboard"].map(|name| folder.0.join(name));
-    assert!(Command::new("mkfifo").args(&pipes).status().expect("mkfifo, of coreutils").success());
+    build(&root().join("examples/openuvr_device.c"), &program);
+    let pipes = pipes(&folder);
     let address = Some([127, 0, 0, 1].into());
     let host =
         Host::open(&Options { address, width: 320, height: 192, fps: 30, ..Options::default() }).expect("a server");
@@ -86,8 +99,7 @@ fn openuvr_s_device_shows_pictures_and_sends_what_its_devices_do() {
     command.arg(host.links()[0].to_string()).arg("4").arg(&picture).args(&pipes);
     let mut running =
         Running(command.env("LD_LIBRARY_PATH", &folder.0).stdout(Stdio::piped()).spawn().expect("it starts"));
-    // Opened in the device's order: each waits for the other end.
-    let mut devices = pipes.map(|pipe| std::fs::OpenOptions::new().write(true).open(pipe).expect("the other end"));
+    let mut devices = opened(pipes);
     let (mut keys, mut moved, mut pressed) = (Vec::new(), [0; 2], 0);
     for number in 0..600 {
         submit(&host, number);
@@ -119,4 +131,46 @@ fn openuvr_s_device_shows_pictures_and_sends_what_its_devices_do() {
     let picture = std::fs::read(&picture).expect("a picture");
     let head = b"P6 320 192 255\n";
     assert!(picture.starts_with(head) && picture.len() == head.len() + SIZE.pixels() * 3, "{} bytes", picture.len());
+}
+
+/// Both programs of OpenUVR's figure 9: the host draws by OpenGL into a window, the device steers it and shows what it draws.
+#[test]
+fn openuvr_s_host_and_device_work_together() {
+    let folder = Folder::new("openuvr-pair");
+    let [host, device] = ["host", "device"].map(|name| folder.0.join(name));
+    build_with(&root().join("examples/openuvr_host.c"), &host, &["-lSDL2", "-lGL"]);
+    build(&root().join("examples/openuvr_device.c"), &device);
+    let screen = Xvfb::start("1280x720x24");
+    let mut command = Command::new(host);
+    command.env("LD_LIBRARY_PATH", &folder.0).env("DISPLAY", &screen.display).stdout(Stdio::piped());
+    // Mesa's and X11's libraries keep some memory until the end.
+    let mut host = Running(command.env("ASAN_OPTIONS", "detect_leaks=0").spawn().expect("the host starts"));
+    let mut link = String::new();
+    BufReader::new(host.0.stdout.take().expect("piped")).read_line(&mut link).expect("text");
+
+    let (pipes, picture) = (pipes(&folder), folder.0.join("last.ppm"));
+    let mut command = Command::new(device);
+    command.arg(link.trim()).arg("8").arg(&picture).args(&pipes).env("LD_LIBRARY_PATH", &folder.0);
+    let mut device = Running(command.stdout(Stdio::piped()).spawn().expect("the device starts"));
+    let [mut mouse, mut keyboard] = opened(pipes);
+    let mut counts = BufReader::new(device.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(counts.any(|line| !line.starts_with("0 ")), "a picture comes");
+    // Right by 240, up by 120. The left button and W stay pressed.
+    let end = event(0, 0, 0);
+    mouse.write_all(&[event(2, 0, 240), event(2, 1, -120), event(1, 0x110, 1), end.clone()].concat()).expect("a mouse");
+    keyboard.write_all(&[event(1, 17, 1), end].concat()).expect("a keyboard");
+    let _ = counts.count();
+    assert!(device.0.wait().expect("an end").success());
+    assert!(Command::new("kill").arg(host.0.id().to_string()).status().expect("kill").success());
+    assert!(host.0.wait().expect("an end").success(), "it closes its window");
+
+    let picture = std::fs::read(&picture).expect("a picture");
+    let head = b"P6 1280 720 255\n";
+    assert!(picture.starts_with(head));
+    let pixel = |x: usize, y: usize| &picture[head.len() + (y * 1_280 + x) * 3..][..3];
+    // The square has gone there and is red.
+    assert!(matches!(pixel(880, 240), [200.., ..60, ..60]), "{:?}", pixel(880, 240));
+    // The horizon has gone up: grass where there was sky.
+    let grass = (0..1_280).filter(|x| pixel(*x, 420)[1] > pixel(*x, 420)[2] + 30).count();
+    assert!(grass > 900, "{grass} columns");
 }

@@ -36,6 +36,11 @@ pub fn libraries() -> PathBuf {
 }
 
 pub fn build(source: &Path, program: &Path) {
+    build_with(source, program, &[]);
+}
+
+/// `more` are further arguments for the linker.
+pub fn build_with(source: &Path, program: &Path, more: &[&str]) {
     let libraries = libraries();
     let output = Command::new("cc")
         .args(["-std=c99", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O1", "-g"])
@@ -45,6 +50,7 @@ pub fn build(source: &Path, program: &Path) {
         .arg(root().join("include"))
         .arg(source)
         .arg(libraries.join("libnearlight.so"))
+        .args(more)
         .args(["-lm", "-o"])
         .arg(program)
         .output()
@@ -90,5 +96,23 @@ pub fn start(program: &Path) -> (Running, BufReader<ChildStdout>, Link) {
             return (running, output, Link::parse(link.trim()).expect("a link"));
         }
         faults.push_str(&line);
+    }
+}
+
+/// A virtual screen for programs with a window.
+pub struct Xvfb {
+    _server: Running,
+    pub display: String,
+}
+
+impl Xvfb {
+    pub fn start(size: &str) -> Self {
+        let mut command = Command::new("Xvfb");
+        command.args(["-displayfd", "1", "-screen", "0", size, "-nolisten", "tcp", "-noreset"]);
+        let server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut server = Running(server.expect("Xvfb, which `make test` installs"));
+        let mut number = String::new();
+        BufReader::new(server.0.stdout.as_mut().expect("piped")).read_line(&mut number).expect("a display's number");
+        Self { _server: server, display: format!(":{}", number.trim()) }
     }
 }
