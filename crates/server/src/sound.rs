@@ -166,10 +166,7 @@ impl Stage {
             match received.recv_timeout(Duration::from_nanos(wait.as_nanos().unsigned_abs())) {
                 Ok(event) => self.on_event(event),
                 Err(RecvTimeoutError::Timeout) => {
-                    while next <= last {
-                        self.make(next, begin_of(next));
-                        next = next.next();
-                    }
+                    next = self.make_until(next, last);
                     let now = self.clock.now();
                     if now - begin_of(next) > MAX_BEHIND {
                         next = newest_block(now).next();
@@ -178,6 +175,19 @@ impl Stage {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    /// Makes the blocks from `next` to `last`, and returns the one after them.
+    fn make_until(&mut self, mut next: BlockId, last: BlockId) -> BlockId {
+        if !self.is_idle() {
+            // A program may have come meanwhile: what it plays is not taken faster than it is heard.
+            next = last;
+        }
+        while next <= last {
+            self.make(next, begin_of(next));
+            next = next.next();
+        }
+        next
     }
 
     /// Silence that all listeners know of, and that nothing can end.
@@ -228,6 +238,10 @@ fn newest_block(now: Time) -> BlockId {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use nearlight_sound::BLOCK_FRAMES;
+
     use super::*;
 
     #[test]
@@ -236,5 +250,33 @@ mod tests {
             assert_eq!(newest_block(Time::from_millis(millis)), BlockId(block), "{millis}");
         }
         assert_eq!(begin_of(BlockId(1_234)), Time::from_millis(12_340));
+    }
+
+    /// Counts the blocks that are taken from it.
+    struct Counted {
+        taken: Arc<AtomicU32>,
+        idle: bool,
+    }
+
+    impl SoundFeed for Counted {
+        fn next_block(&mut self) -> (SoundBlock, Span) {
+            self.taken.fetch_add(1, Ordering::Relaxed);
+            ([0.0; 2 * BLOCK_FRAMES], Span::ZERO)
+        }
+
+        fn is_idle(&self) -> bool {
+            self.idle
+        }
+    }
+
+    #[test]
+    fn blocks_are_taken_together_only_while_nothing_can_sound() {
+        for (idle, expected) in [(true, 5), (false, 1)] {
+            let taken = Arc::new(AtomicU32::new(0));
+            let feed = Box::new(Counted { taken: Arc::clone(&taken), idle });
+            let mut stage = Stage { clock: Clock::start(), origin: Origin::Program(feed), listeners: Vec::new() };
+            assert_eq!(stage.make_until(BlockId(7), BlockId(11)), BlockId(12));
+            assert_eq!(taken.load(Ordering::Relaxed), expected, "idle: {idle}");
+        }
     }
 }
