@@ -169,7 +169,8 @@ fn openuvr_s_host_and_device_work_together() {
     assert!(picture.starts_with(head));
     let pixel = |x: usize, y: usize| &picture[head.len() + (y * 1_280 + x) * 3..][..3];
     // The square has gone there and is red.
-    assert!(matches!(pixel(880, 240), [200.., ..60, ..60]), "{:?}", pixel(880, 240));
+    let square = pixel(880, 240);
+    assert!(square[0] > 200 && square[1] < 60 && square[2] < 60, "{square:?}");
     // The horizon has gone up: grass where there was sky.
     let grass = (0..1_280).filter(|x| pixel(*x, 420)[1] > pixel(*x, 420)[2] + 30).count();
     assert!(grass > 900, "{grass} columns");

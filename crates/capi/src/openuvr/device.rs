@@ -239,6 +239,8 @@ impl Reader {
     }
 
     fn run(mut self) {
+        // Where movement begins: a host takes the difference of two reports, and would lose the first one's.
+        self.send_pointer();
         while !self.stop.load(Ordering::Relaxed) && self.devices.iter().any(Option::is_some) {
             let places: Vec<usize> = (0..self.devices.len()).filter(|place| self.devices[*place].is_some()).collect();
             let descriptors: Vec<RawFd> = self.devices.iter().flatten().map(|source| source.descriptor).collect();
