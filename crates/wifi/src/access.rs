@@ -7,6 +7,10 @@ use nearlight_units::{Span, Time};
 use crate::config::{AccessRule, Edca};
 use crate::random::Random;
 
+/// A transmission is detected by others when it has lasted this long: `aCCATime` of 20 MHz channels (IEEE 802.11-2020, table 17-21), and the
+/// time in which ns-3 detects a preamble. A slot boundary that comes earlier counts as idle.
+const DETECTION: Span = Span::from_micros(4);
+
 /// The state of the medium, as heard by all nodes of the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Medium {
@@ -21,33 +25,39 @@ pub(crate) struct Contender {
     window_least: u16,
     window_most: u16,
     rule: AccessRule,
+    /// Consecutive failures after which the window begins anew.
+    retries: u8,
     /// Backoffs are drawn from 0 to this.
     window: u16,
+    /// Consecutive failures.
+    failures: u8,
     /// Slots left to count when counting last began.
     backoff: u16,
     /// The slots were drawn for the packets waiting now: zero of them means "at the next chance", not "none drawn".
     drawn: bool,
     wants: bool,
-    /// Its transmission failed, as it learns by this time.
-    knows_at: Time,
+    /// It does not begin to count before an AIFS after this: it waits for an answer, or for that to a packet that it has not understood.
+    waits_until: Time,
     /// While the medium is idle: when the backoff begins to count, an AIFS after the medium fell idle.
     counts_from: Time,
     grant_at: Time,
 }
 
 impl Contender {
-    pub(crate) fn new(edca: &Edca, aifs: Span, slot: Span, rule: AccessRule) -> Self {
+    pub(crate) fn new(edca: &Edca, aifs: Span, slot: Span, rule: AccessRule, retries: u8) -> Self {
         Self {
             aifs,
             slot,
             window_least: edca.window_least,
             window_most: edca.window_most,
             rule,
+            retries,
             window: edca.window_least,
+            failures: 0,
             backoff: 0,
             drawn: false,
             wants: false,
-            knows_at: Time::ZERO,
+            waits_until: Time::ZERO,
             counts_from: Time::ZERO + aifs,
             grant_at: Time::FAR_FUTURE,
         }
@@ -94,10 +104,23 @@ impl Contender {
         self.grant_at = Time::FAR_FUTURE;
     }
 
+    /// Until when a transmission that begins at `now` is not noticed.
+    pub(crate) fn unnoticed_until(&self, now: Time) -> Time {
+        match self.rule {
+            AccessRule::Komondor => now,
+            AccessRule::Edca => now + DETECTION - Span::from_nanos(1),
+        }
+    }
+
+    /// It received nothing but errors, and whoever sent them waits for an answer until then.
+    pub(crate) fn on_misheard(&mut self, until: Time) {
+        self.waits_until = until;
+    }
+
     /// Another node began to send: counting stops; only complete slots count.
     #[inline]
     pub(crate) fn on_busy(&mut self, now: Time, random: &mut Random) {
-        self.backoff -= self.counted(now);
+        self.backoff -= self.counted(self.unnoticed_until(now));
         self.grant_at = Time::FAR_FUTURE;
         if self.rule == AccessRule::Komondor && self.wants && self.backoff == 0 && !self.drawn {
             self.draw(random);
@@ -108,7 +131,7 @@ impl Contender {
     /// The medium fell idle.
     #[inline]
     pub(crate) fn on_idle(&mut self, now: Time) {
-        self.counts_from = now.max(self.knows_at) + self.aifs;
+        self.counts_from = now.max(self.waits_until) + self.aifs;
         if self.wants {
             self.grant_at = self.counts_from + self.slot * i64::from(self.backoff);
         }
@@ -123,15 +146,23 @@ impl Contender {
     /// Its exchange has ended and at least one packet got through: the window is reset and a post-backoff drawn.
     pub(crate) fn on_success(&mut self, random: &mut Random) {
         self.window = self.window_least;
+        self.failures = 0;
         self.draw(random);
         self.drawn = true;
     }
 
     /// No packet of its exchange got through, as it learns at `knows_at`: the window doubles.
     pub(crate) fn on_failure(&mut self, knows_at: Time, random: &mut Random) {
-        self.knows_at = knows_at;
-        let doubled = u32::from(self.window) * 2 + 1;
-        self.window = doubled.min(u32::from(self.window_most)) as u16;
+        self.waits_until = knows_at;
+        if self.rule == AccessRule::Edca && self.failures >= self.retries {
+            // IEEE 802.11-2020, section 10.23.2.2: after as many failures as a frame has retries, the window begins anew.
+            self.failures = 0;
+            self.window = self.window_least;
+        } else {
+            self.failures = self.failures.saturating_add(1);
+            let doubled = u32::from(self.window) * 2 + 1;
+            self.window = doubled.min(u32::from(self.window_most)) as u16;
+        }
         self.grant_at = Time::FAR_FUTURE;
         self.draw(random);
         self.drawn = true;
@@ -153,7 +184,7 @@ impl Contender {
         self.counts_from + self.slot * slots as i64
     }
 
-    /// Backoff slots that have elapsed when another node begins to send at `now`.
+    /// Backoff slots that have elapsed by `now`.
     #[inline]
     fn counted(&self, now: Time) -> u16 {
         if self.backoff == 0 || now < self.counts_from {
@@ -162,7 +193,7 @@ impl Contender {
         let passed = (now - self.counts_from).as_nanos() / self.slot.as_nanos();
         let slots = match self.rule {
             AccessRule::Komondor => passed,
-            // The end of the AIFS is a boundary too, and so is the one at which others begin.
+            // The end of the AIFS is a boundary too.
             AccessRule::Edca => passed + 1,
         };
         slots.min(i64::from(self.backoff)) as u16
@@ -179,7 +210,7 @@ mod tests {
     /// On a medium that has been idle since `since`, with this many slots to count.
     fn contender(rule: AccessRule, since: Time, backoff: u16) -> Contender {
         let timing = Timing::STANDARD;
-        let mut contender = Contender::new(&BEST_EFFORT, BEST_EFFORT.aifs(&timing), timing.slot, rule);
+        let mut contender = Contender::new(&BEST_EFFORT, BEST_EFFORT.aifs(&timing), timing.slot, rule, 7);
         contender.backoff = backoff;
         contender.on_idle(since);
         contender
@@ -204,11 +235,21 @@ mod tests {
         }
     }
 
-    /// IEEE 802.11-2020, section 10.23.2.4: the end of the AIFS is a boundary, and so is the one at which another begins.
+    /// IEEE 802.11-2020, section 10.23.2.4: the end of the AIFS is a boundary. One counts until another's transmission is noticed.
     #[test]
-    fn a_backoff_counts_the_boundary_at_which_another_begins() {
+    fn a_backoff_counts_the_boundaries_until_another_is_noticed() {
         let mut random = Random::new(1);
-        for (begins, edca, komondor) in [(120, 5, 5), (134, 4, 5), (143, 3, 4), (170, 0, 1), (179, 0, 0)] {
+        for (begins, edca, komondor) in [
+            (120, 5, 5),
+            (130, 5, 5),
+            (131, 4, 5),
+            (134, 4, 5),
+            (139, 4, 5),
+            (140, 3, 5),
+            (143, 3, 4),
+            (170, 0, 1),
+            (179, 0, 0),
+        ] {
             for (rule, left) in [(AccessRule::Edca, edca), (AccessRule::Komondor, komondor)] {
                 let mut contender = contender(rule, micros(100), 5);
                 contender.on_busy(micros(begins), &mut random);
@@ -225,6 +266,34 @@ mod tests {
         contender.on_busy(micros(130), &mut random);
         contender.on_idle(micros(500));
         assert_eq!(contender.grant_at(), micros(534));
+    }
+
+    /// IEEE 802.11-2020, section 10.23.2.2.
+    #[test]
+    fn the_window_begins_anew_after_as_many_failures_as_a_frame_has_retries() {
+        let mut random = Random::new(1);
+        for (rule, last) in [(AccessRule::Edca, 31), (AccessRule::Komondor, 1_023)] {
+            let mut contender = contender(rule, micros(100), 0);
+            let mut windows = Vec::new();
+            for _ in 0..8 {
+                contender.on_failure(micros(200), &mut random);
+                windows.push(contender.window);
+            }
+            assert_eq!(windows, [63, 127, 255, 511, 1_023, 1_023, 1_023, last], "{rule:?}");
+        }
+    }
+
+    #[test]
+    fn who_misheard_a_transmission_leaves_time_for_its_answer() {
+        let timing = Timing::STANDARD;
+        let mut contender = contender(AccessRule::Edca, micros(100), 3);
+        contender.set_wants(true);
+        // Its data end at 200, and the medium is reserved for an acknowledgement of 28 us.
+        contender.on_misheard(micros(200) + timing.longest_answer());
+        contender.on_idle(micros(244));
+        assert_eq!(contender.grant_at(), micros(200 + 60 + 34 + 3 * 9));
+        contender.on_idle(micros(400));
+        assert_eq!(contender.grant_at(), micros(400 + 34 + 3 * 9));
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl Cell {
         let nodes = 1 + config.stations.len() + config.neighbours.len();
         let contender = |index: usize| {
             let edca = &config.edca[index % 4];
-            Contender::new(edca, edca.aifs(&config.timing), config.timing.slot, config.access)
+            Contender::new(edca, edca.aifs(&config.timing), config.timing.slot, config.access, config.retries)
         };
         let contenders = (0..nodes * 4).map(contender).collect();
         let queues = config.stations.iter().flat_map(|_| {

@@ -1,9 +1,9 @@
 //! What happens on the air: one exchange, or several that collide.
 
 use nearlight_link::{DropReason, Exit};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Bytes, Span, Time};
 
-use crate::access::Medium;
+use crate::access::{Contender, Medium};
 use crate::cell::{Cell, Lane};
 use crate::config::{AccessRule, Category, DeliveredAt, Direction, MOST_AGGREGATE};
 use crate::phy::Mode;
@@ -40,6 +40,8 @@ pub(crate) struct Running {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub contender: usize,
+    /// Later than the first's in a collision of senders that did not notice each other.
+    pub begins: Time,
     /// When it learns that the attempt failed, if that is after the medium became idle.
     pub knows_at: Time,
 }
@@ -72,18 +74,21 @@ impl Cell {
         let running = &mut self.running;
         running.senders.clear();
         running.number += 1;
-        let mut sending_node = None;
-        for (index, contender) in self.contenders.iter_mut().enumerate() {
-            let node = index / 4;
-            if contender.grant_at() != now {
-                contender.on_busy(now, &mut self.random);
-            } else if sending_node == Some(node) {
-                // A more urgent category of the same node goes first: an internal collision for this one.
-                contender.on_failure(now, &mut self.random);
-            } else {
-                contender.on_access();
-                running.senders.push(Sender { contender: index, knows_at: now });
-                sending_node = Some(node);
+        for (node, categories) in self.contenders.chunks_mut(4).enumerate() {
+            let begins = categories.iter().map(Contender::grant_at).min().unwrap_or(Time::FAR_FUTURE);
+            let is_late = begins > categories[0].unnoticed_until(now);
+            let mut is_sending = false;
+            for (category, contender) in categories.iter_mut().enumerate() {
+                if is_late || contender.grant_at() != begins {
+                    contender.on_busy(now, &mut self.random);
+                } else if is_sending {
+                    // A more urgent category of the same node goes first: an internal collision for this one.
+                    contender.on_failure(now, &mut self.random);
+                } else {
+                    contender.on_access();
+                    running.senders.push(Sender { contender: node * 4 + category, begins, knows_at: now });
+                    is_sending = true;
+                }
             }
         }
         match *running.senders.as_slice() {
@@ -112,7 +117,7 @@ impl Cell {
             return;
         }
         for index in 0..self.running.senders.len() {
-            let Sender { contender, knows_at } = self.running.senders[index];
+            let Sender { contender, knows_at, .. } = self.running.senders[index];
             let wants = self.has_work(contender);
             let contender = &mut self.contenders[contender];
             if self.running.succeeded {
@@ -201,6 +206,31 @@ impl Cell {
         true
     }
 
+    /// No packet of a transmission got through, so none is acknowledged: its sender waits for that, and whoever heard nothing but errors
+    /// leaves as much time as the longest acknowledgement takes (EIFS: IEEE 802.11-2020, sections 10.3.2.3.7 and 10.23.2.4). Its receiver
+    /// is one of them; others hear each packet as well or as badly as the receiver does.
+    fn on_unanswered(&mut self, part: &Part, moments: Moments, size: Bytes) {
+        let timing = self.config.timing;
+        for sender in &mut self.running.senders {
+            sender.knows_at = moments.data_end + timing.answer_timeout();
+        }
+        let lane = part.lane;
+        let loss = self.radios[lane.station()].loss(part.mode.mcs(), size);
+        let station = lane.station() + 1;
+        let (sender, receiver) = if lane.direction() == Direction::Downlink { (0, station) } else { (station, 0) };
+        let until = moments.data_end + timing.longest_answer();
+        for (node, categories) in self.contenders.chunks_mut(4).enumerate() {
+            if node == sender {
+                continue;
+            }
+            if node == receiver || (0..part.load.packets).all(|_| self.random.happens(loss)) {
+                for contender in categories {
+                    contender.on_misheard(until);
+                }
+            }
+        }
+    }
+
     fn txop_left(&self, now: Time, since: Time, lane: Lane) -> Span {
         let txop = self.config.edca[lane.category().index()].txop;
         txop.map_or(Span::MAX, |txop| since + txop - now)
@@ -209,10 +239,14 @@ impl Cell {
     fn send_single(&mut self, now: Time, lane: Lane, lead: Span) {
         let part = self.single(now, lane, lead, false);
         let moments = self.moments(now, lead, &part);
+        let first = self.queues[lane.index()].head().map(|mpdu| mpdu.packet.size);
         let delivered = self.transmit(&part, moments);
         self.give_up(moments.end);
         self.running.end = moments.end;
         self.running.succeeded = delivered > 0;
+        if let Some(size) = first.filter(|_| delivered == 0 && self.config.access == AccessRule::Edca) {
+            self.on_unanswered(&part, moments, size);
+        }
         if lane.direction() == Direction::Downlink {
             self.on_served(lane, moments.end - moments.start);
         }
@@ -345,10 +379,10 @@ impl Cell {
             let (node, category) = (sender.contender / 4, Category::ALL[sender.contender % 4]);
             let (end, timeout, lane) = if node > self.config.stations.len() {
                 let burst = self.config.neighbours[node - 1 - self.config.stations.len()].burst;
-                (now + burst, self.config.timing.answer_timeout(), None)
+                (sender.begins + burst, self.config.timing.answer_timeout(), None)
             } else {
                 own = true;
-                let (end, timeout, lane) = self.lose(now, node, category);
+                let (end, timeout, lane) = self.lose(sender.begins, node, category);
                 (end, timeout, Some(lane))
             };
             if self.config.access == AccessRule::Edca {

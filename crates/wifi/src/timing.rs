@@ -45,6 +45,7 @@ pub enum Preamble {
 const SERVICE: u64 = 16;
 const RTS: Bytes = Bytes::new(20);
 const CTS: Bytes = Bytes::new(14);
+const ACKNOWLEDGEMENT: Bytes = Bytes::new(14);
 /// Before each packet of an A-MPDU (IEEE 802.11-2020, section 9.7.1).
 const DELIMITER: u64 = 32;
 const LEGACY_SYMBOL: Span = Span::from_micros(4);
@@ -160,6 +161,12 @@ impl Timing {
     /// After this long without the start of an answer, a sender concludes that there is none (IEEE 802.11-2020, section 10.3.2.9).
     pub fn answer_timeout(&self) -> Span {
         self.sifs + self.slot + self.legacy_preamble
+    }
+
+    /// From the end of a transmission until that of an acknowledgement at the lowest rate: EIFS without the inter-frame space that follows (IEEE
+    /// 802.11-2020, section 10.3.2.3.7).
+    pub fn longest_answer(&self) -> Span {
+        self.sifs + self.legacy(ACKNOWLEDGEMENT, self.control_symbol)
     }
 
     /// The same for an answer that is a triggered transmission.

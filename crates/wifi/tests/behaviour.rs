@@ -93,6 +93,42 @@ fn saturated_stations_collide_as_often_as_bianchis_model_says() {
     }
 }
 
+/// EIFS: IEEE 802.11-2020, section 10.3.2.3.7.
+#[test]
+fn who_heard_a_lost_packet_with_errors_leaves_time_for_its_acknowledgement() {
+    let packet = |at, station, direction| (at, station, direction, Category::BestEffort);
+    let offers = (0..3_000).flat_map(|turn| {
+        let at = Time::from_micros(1_000 + 4_000 * turn);
+        [packet(at, 0, Direction::Uplink), packet(at, 1, Direction::Uplink), packet(at, 0, Direction::Downlink)]
+    });
+    let all = exchanges(config("standard-11ax/loss:50%", 2), offers);
+    let (mut downlink, mut sender, mut understood, mut misheard) = (0, 0, 0, 0);
+    for pair in all.windows(2) {
+        let (lost, next) = (&pair[0], &pair[1]);
+        let is_lost = lost.packets == 1 && lost.delivered == 0 && lost.direction == Direction::Uplink;
+        if !is_lost || lost.kind != Kind::Single || next.kind != Kind::Single {
+            continue;
+        }
+        // The medium is reserved for the acknowledgement, until 44 us after the data: then follow an AIFS of 34 us and whole slots.
+        let pause = (next.start - lost.end).as_nanos() / 1_000;
+        let begins_at = |micros: i64| (pause - (micros - 44) - 34) % 9 == 0;
+        if next.direction == Direction::Downlink {
+            downlink += 1;
+            assert!(begins_at(60), "its receiver: {pair:?}");
+        } else if next.station == lost.station {
+            sender += 1;
+            assert!(begins_at(45), "its sender, after the timeout: {pair:?}");
+        } else {
+            assert!(begins_at(44) || begins_at(60), "{pair:?}");
+            understood += u32::from(begins_at(44));
+            misheard += u32::from(begins_at(60));
+        }
+    }
+    assert!(downlink > 100 && sender > 100 && understood > 100, "{downlink} {sender} {understood}");
+    // Every other packet was misheard; who understood begins earlier, and so more often.
+    assert!((0.6..1.0).contains(&(f64::from(misheard) / f64::from(understood))), "{misheard} of {understood}");
+}
+
 #[test]
 fn the_access_point_serves_its_stations_equally() {
     let text = format!("standard-11ax{}", "/background:saturated-down".repeat(4));

@@ -128,7 +128,8 @@ fn standard_cell_agrees_with_few_phases_where_phases_matter_little() {
 #[track_caller]
 fn assert_near_ns3(case: &Case, published: [f64; 4], poses: Option<f64>) {
     for seed in SEEDS {
-        let headsets = case.run(seed, if case.poses > 0 { 80 } else { 40 }).headsets;
+        // The phases of 80 runs move the mean of the poses' delay, 2 % above ns-3's, by more than 1 %.
+        let headsets = case.run(seed, if case.poses > 0 { 320 } else { 40 }).headsets;
         let values = [
             ("downlink", headsets.dl_packet_delay_ms.mean, published[0]),
             ("frame", headsets.video_frame_delay_ms.mean, published[1]),
