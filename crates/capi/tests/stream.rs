@@ -2,11 +2,11 @@
 
 mod common;
 
-use std::io::Read;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Folder, build, libraries, start};
+use common::{Folder, Running, build, libraries, start};
 
 use nearlight_client::headless::watch_until;
 use nearlight_client::{HeadlessOptions, ViewOptions};
@@ -88,12 +88,33 @@ async fn a_c_program_is_seen_touched_and_heard_of() {
     assert!(picture.get_pixel(300, 180).0[..3].iter().all(|value| *value > 240), "{:?}", picture.get_pixel(300, 180));
 }
 
+/// The C compiler's address and undefined behaviour sanitizers watch both, and look for leaks at their ends.
 #[test]
-fn the_examples_build_without_a_warning() {
+fn the_examples_stream_to_each_other_and_leave_no_memory_behind() {
     let folder = Folder::new("example");
-    for name in ["five_calls", "viewer", "openuvr_device"] {
-        build(&common::root().join(format!("examples/{name}.c")), &folder.0.join(name));
+    let [server, viewer] = ["five_calls", "viewer"].map(|name| folder.0.join(name));
+    for program in [&server, &viewer] {
+        let name = program.file_name().expect("a name").to_string_lossy();
+        build(&common::root().join(format!("examples/{name}.c")), program);
     }
+    let mut command = Command::new(server);
+    command.env("LD_LIBRARY_PATH", &folder.0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut serving = Running(command.spawn().expect("the program starts"));
+    let mut link = String::new();
+    // Open until the end: the program may print more.
+    let mut printed = BufReader::new(serving.0.stdout.take().expect("piped"));
+    printed.read_line(&mut link).expect("text");
+    let picture = folder.0.join("last.ppm");
+    let mut command = Command::new(viewer);
+    command.args([link.trim(), "3"]).arg(&picture).env("LD_LIBRARY_PATH", &folder.0);
+    let seen = command.output().expect("the program starts");
+    assert!(seen.status.success(), "{}", String::from_utf8_lossy(&seen.stderr));
+    assert!(std::fs::read(&picture).is_ok_and(|bytes| bytes.len() > 1_000));
+    assert!(Command::new("kill").arg(serving.0.id().to_string()).status().expect("kill").success());
+    let status = serving.0.wait().expect("an end");
+    let mut complaint = String::new();
+    serving.0.stderr.take().expect("piped").read_to_string(&mut complaint).expect("text");
+    assert!(status.success(), "{complaint}");
 }
 
 /// Nothing but the interface is visible, so that the library gets along with other versions of what it contains.
