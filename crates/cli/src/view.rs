@@ -6,10 +6,14 @@ use std::thread;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
+#[cfg(target_os = "linux")]
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use nearlight_client::{
     ApplicationMessage, HeadlessOptions, Messages, Outage, Target, ViewOptions, WindowOptions, headless, message_json,
     summary_json, summary_table, window,
 };
+#[cfg(target_os = "linux")]
+use nearlight_client::{KmsOptions, kms};
 use nearlight_codec::CodecKind;
 use nearlight_link::Probability;
 use nearlight_units::Span;
@@ -31,6 +35,15 @@ pub(crate) struct ViewArguments {
     /// Run without a window, with a simulated user who walks and looks around
     #[arg(long)]
     headless: bool,
+    /// Show on a display without X11 or Wayland, from a text console; with a card such as --drm=/dev/dri/card1 on that one [default: the
+    /// first card that has a display]
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "CARD", value_parser = maybe_path(), num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "headless")]
+    drm: Option<PathBuf>,
+    /// With --drm: the display on this connector, such as HDMI-A-1 [default: the first one that has a display]
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "NAME", requires = "drm")]
+    connector: Option<String>,
     /// Stop after this many seconds [default: when the window closes, or at Ctrl-C]
     #[arg(long, value_parser = parse::seconds)]
     seconds: Option<Span>,
@@ -94,11 +107,11 @@ pub(crate) struct ViewArguments {
 }
 
 pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
-    let (json, without_window) = (arguments.json, arguments.headless);
-    let display_hz = arguments.display_hz;
+    let json = arguments.json;
+    let surface = Surface::of(&arguments);
     let clock = stand_in::clock(arguments.clock_origin);
-    if arguments.clipboard && without_window {
-        bail!("--clipboard on needs a window: remove --headless");
+    if arguments.clipboard && !matches!(surface, Surface::Window) {
+        bail!("--clipboard on needs a window: remove --headless or --drm");
     }
     let texts = arguments.send.clone();
     let printing = arguments.print_messages;
@@ -109,10 +122,13 @@ pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
         messages.send(message).context("--send")?;
     }
     let printer = printing.then(|| thread::spawn(move || print(&messages)));
-    let watched = if without_window {
-        headless::run(HeadlessOptions { display_hz, ..HeadlessOptions::new(view) }, clock)
-    } else {
-        window::run(WindowOptions::new(view))
+    let watched = match surface {
+        Surface::Window => window::run(WindowOptions::new(view)),
+        Surface::None { display_hz } => {
+            headless::run(HeadlessOptions { display_hz, ..HeadlessOptions::new(view) }, clock)
+        }
+        #[cfg(target_os = "linux")]
+        Surface::Display { card, connector } => kms::run(KmsOptions { view, card, connector }),
     };
     if let Some(printer) = printer {
         printer.join().map_err(|_| anyhow!("the application's messages could not be printed"))??;
@@ -126,6 +142,36 @@ pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A path that may be empty, which stands for none.
+#[cfg(target_os = "linux")]
+fn maybe_path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+/// What the pictures are shown on.
+enum Surface {
+    Window,
+    None {
+        display_hz: Option<u16>,
+    },
+    #[cfg(target_os = "linux")]
+    Display {
+        card: Option<PathBuf>,
+        connector: Option<String>,
+    },
+}
+
+impl Surface {
+    fn of(arguments: &ViewArguments) -> Self {
+        #[cfg(target_os = "linux")]
+        if let Some(card) = &arguments.drm {
+            let card = Some(card.clone()).filter(|card| !card.as_os_str().is_empty());
+            return Self::Display { card, connector: arguments.connector.clone() };
+        }
+        if arguments.headless { Self::None { display_hz: arguments.display_hz } } else { Self::Window }
+    }
 }
 
 /// Prints messages as they arrive, until the viewer has ended.

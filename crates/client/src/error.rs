@@ -11,8 +11,10 @@ pub enum ClientError {
     Viewer(#[from] ViewerError),
     #[error("no picture was displayed, so {0} was not written")]
     NoScreenshot(PathBuf),
-    #[error("cannot open a window: {0}; run without one with `--headless`")]
+    #[error("cannot open a window: {0}; run without one with `--headless`, or on a text console with `--drm`")]
     Window(String),
+    #[error("cannot show on a display without a window system: {0}")]
+    Display(String),
     #[error("the graphics adapter failed: {0}; run without a window with `--headless`")]
     Graphics(String),
 }

@@ -13,6 +13,7 @@ use nearlight_viewer::player::{Decoded, Happening, Player, Screen, Ticket, UserI
 use nearlight_wire::{Pose, marker::Marker};
 use tokio::sync::{mpsc, watch};
 
+use crate::signals::interrupted;
 use crate::{ClientError, HeadlessOptions, screenshot, user};
 
 /// The refresh rate reported to the server where pictures are displayed at the decoder's output.
@@ -81,22 +82,6 @@ pub async fn watch_until(
         screenshot::save(&picture.ok_or_else(|| ClientError::NoScreenshot(file.clone()))?, &file)?;
     }
     Ok(summary)
-}
-
-/// Resolves when the process is asked to end.
-async fn interrupted() {
-    let terminated = async {
-        #[cfg(unix)]
-        if let Ok(mut signal) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            signal.recv().await;
-            return;
-        }
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminated => {}
-    }
 }
 
 /// The time between `rate` events a second; one a second at least.

@@ -1,4 +1,7 @@
-//! What a window and a headless run have of their own.
+//! What a window, a display without one and a headless run have of their own.
+
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
 
 use nearlight_viewer::ViewOptions;
 
@@ -33,4 +36,15 @@ impl WindowOptions {
     pub const fn new(view: ViewOptions) -> Self {
         Self { view, size: (1280, 720) }
     }
+}
+
+/// A viewer on a display without a window system.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Debug)]
+pub struct KmsOptions {
+    pub view: ViewOptions,
+    /// The graphics card's file, such as `/dev/dri/card0`; none takes the first one that has a display.
+    pub card: Option<PathBuf>,
+    /// The connector's name, such as `HDMI-A-1`; none takes the first one that has a display.
+    pub connector: Option<String>,
 }

@@ -4,13 +4,9 @@
 //! picture. Pixels are copied twice on this side of the decoder: out of its memory, and into the graphics adapter's.
 
 mod clipboard;
-mod controls;
 mod cursor;
-mod fingers;
-mod gamepads;
 mod paint;
 mod painter;
-mod pictures;
 
 use std::sync::Arc;
 
@@ -18,10 +14,10 @@ use nearlight_codec::Size;
 use nearlight_events::Summary;
 use nearlight_net::Clock;
 use nearlight_session::DeviceInput;
-use nearlight_units::{Span, Time};
-use nearlight_viewer::player::{Player, PointerRequest, Status, UserInput, UserOutput, Watching, channels};
-use nearlight_wire::{DevicesDescription, Gamepad, Pose};
-use tokio::sync::{mpsc, watch};
+use nearlight_units::Time;
+use nearlight_viewer::player::{Player, PointerRequest, Status, UserOutput, Watching, channels};
+use nearlight_wire::DevicesDescription;
+use tokio::sync::watch;
 use winit::application::ApplicationHandler;
 use winit::dpi::{PhysicalPosition, PhysicalSize};
 use winit::event::{DeviceEvent, DeviceId, ElementState, Ime, MouseScrollDelta, Touch, WindowEvent};
@@ -29,21 +25,19 @@ use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, EventLoopProxy}
 use winit::keyboard::PhysicalKey;
 use winit::window::{CursorGrabMode, Window, WindowId};
 
+use crate::controls::{Answer, Controls, PIXELS_PER_NOTCH, STEP};
+use crate::fingers::FingerEvent;
+use crate::gamepads::{self, GamepadNews};
+use crate::letterbox::letterbox;
+use crate::pictures::Pictures;
+use crate::steering::{Steering, Wish};
 use crate::{ClientError, WindowOptions, screenshot};
 use clipboard::ClipboardThread;
-use controls::{Answer, Controls};
-use fingers::FingerEvent;
-use gamepads::GamepadNews;
 use paint::{PaintThread, Work};
-use painter::{Painter, letterbox};
-use pictures::Pictures;
+use painter::Painter;
 
 /// The refresh rate reported to the server where the system does not know the display's.
 const NOMINAL_HZ: u16 = 60;
-/// Between two steps of a walk; each is reported to the server.
-const STEP: Span = Span::from_nanos(1_000_000_000 / 60);
-/// Pixels that a touch pad scrolls for a notch of a wheel, as browsers count it.
-const PIXELS_PER_NOTCH: f64 = 100.0;
 const TITLE: &str = "Nearlight";
 
 /// Events from other threads for the window.
@@ -99,25 +93,17 @@ struct Stage {
     /// Declared before the window, which the thread's surface needs to the end.
     paint: PaintThread,
     window: Arc<Window>,
-    inputs: mpsc::Sender<UserInput>,
+    steering: Steering,
     stop: watch::Sender<bool>,
-    start: watch::Receiver<Option<Pose>>,
     pointer: watch::Receiver<PointerRequest>,
     /// The application wants the pointer hidden.
     pointer_hidden: bool,
     described: watch::Sender<DevicesDescription>,
-    /// Their last reported state, for when the window regains focus.
-    gamepads: Vec<Gamepad>,
-    focused: bool,
     /// None: the user does not share the clipboard.
     clipboard: Option<ClipboardThread>,
-    /// The server does not know the gamepads: there is no session, or it is new.
-    gamepads_unknown: bool,
     /// Size of the picture in pixels; none before the first.
     picture: Option<Size>,
     pictures: Arc<Pictures>,
-    /// None before the server has set the user's initial pose.
-    controls: Option<Controls>,
     step_at: Time,
     clock: Clock,
 }
@@ -174,19 +160,14 @@ impl App {
         Ok(Stage {
             paint,
             window,
-            inputs: handles.inputs,
+            steering: Steering::new(handles.start, handles.inputs, self.clock),
             stop: handles.stop,
-            start: handles.start,
             pointer: handles.pointer,
             pointer_hidden: false,
             described: handles.devices,
-            gamepads: Vec::new(),
-            focused: true,
             clipboard,
-            gamepads_unknown: true,
             picture: None,
             pictures,
-            controls: None,
             step_at: self.clock.now(),
             clock: self.clock,
         })
@@ -237,7 +218,11 @@ impl ApplicationHandler<UserEvent> for App {
         let Some(stage) = &mut self.stage else { return };
         match event {
             UserEvent::Status(status) => {
-                stage.on_status(&status);
+                if let Status::Watching(watching) = &status {
+                    let (width, height) = watching.size;
+                    stage.picture = Some(Size { width, height });
+                }
+                stage.steering.on_status(&status);
                 stage.window.set_title(&title(&status));
             }
             UserEvent::Gamepads(GamepadNews::Described(gamepads)) => {
@@ -245,8 +230,7 @@ impl ApplicationHandler<UserEvent> for App {
                 stage.described.send_replace(DevicesDescription { gamepads, controllers });
             }
             UserEvent::Gamepads(GamepadNews::States(gamepads)) => {
-                stage.gamepads = gamepads;
-                stage.tell_gamepads();
+                stage.steering.on_gamepads(gamepads);
             }
             UserEvent::Ended(outcome) => self.end(event_loop, *outcome),
         }
@@ -266,7 +250,7 @@ impl ApplicationHandler<UserEvent> for App {
                     stage.steer(|controls, _| controls.on_key(key, pressed, text));
                 }
             }
-            WindowEvent::Ime(Ime::Commit(text)) => stage.send(DeviceInput::Text(text)),
+            WindowEvent::Ime(Ime::Commit(text)) => stage.steering.send(DeviceInput::Text(text)),
             WindowEvent::MouseInput { button, state, .. } => {
                 let pressed = state == ElementState::Pressed;
                 let catches = stage.pointer.borrow().captured;
@@ -291,14 +275,11 @@ impl ApplicationHandler<UserEvent> for App {
                 };
                 stage.steer(|controls, _| controls.on_wheel(right, down));
             }
-            WindowEvent::Focused(true) => {
-                stage.focused = true;
-                stage.tell_gamepads();
-            }
-            WindowEvent::Focused(false) => {
-                stage.focused = false;
-                stage.catch_mouse(false);
-                stage.steer(|controls, _| controls.on_unfocused());
+            WindowEvent::Focused(focused) => {
+                if !focused {
+                    stage.catch_mouse(false);
+                }
+                stage.steering.set_focused(focused);
             }
             _ => {}
         }
@@ -315,62 +296,31 @@ impl ApplicationHandler<UserEvent> for App {
         let now = stage.clock.now();
         if now >= stage.step_at {
             stage.step_at = (stage.step_at + STEP).max(now);
-            stage.step(now, event_loop);
+            stage.step(event_loop);
         }
         event_loop.set_control_flow(ControlFlow::WaitUntil(stage.clock.instant(stage.step_at).into_std()));
     }
 }
 
 impl Stage {
-    fn step(&mut self, now: Time, event_loop: &ActiveEventLoop) {
-        if self.controls.is_none() {
-            let start: Option<Pose> = *self.start.borrow();
-            self.controls = start.map(|start| Controls::new(now, &start));
-        }
+    fn step(&mut self, event_loop: &ActiveEventLoop) {
         self.follow_pointer_request(event_loop);
-        self.steer(Controls::on_step);
+        let wish = self.steering.step();
+        self.follow_wish(wish);
     }
 
-    /// Passes an event to the user's controls and carries out the answer.
+    /// Passes an event to the user's controls and carries out what they ask for.
     fn steer(&mut self, event: impl FnOnce(&mut Controls, Time) -> Answer) {
-        let now = self.clock.now();
-        let Some(controls) = &mut self.controls else { return };
-        let Answer { moved, inputs, catch, paste } = event(controls, now);
-        if moved {
-            let head = controls.pose();
-            // A full queue means that there is no connection; then the sample may be dropped.
-            let _ = self.inputs.try_send(UserInput::Moved { at: now, head });
-        }
-        for input in inputs {
-            self.send(input);
-        }
+        let wish = self.steering.steer(event);
+        self.follow_wish(wish);
+    }
+
+    fn follow_wish(&mut self, Wish { catch, paste }: Wish) {
         if let Some(catch) = catch {
             self.catch_mouse(catch);
         }
         if let (true, Some(clipboard)) = (paste, &self.clipboard) {
             clipboard.read();
-        }
-    }
-
-    fn on_status(&mut self, status: &Status) {
-        match status {
-            Status::Connecting { .. } => self.gamepads_unknown = true,
-            Status::Watching(watching) => {
-                let (width, height) = watching.size;
-                self.picture = Some(Size { width, height });
-                if std::mem::take(&mut self.gamepads_unknown) {
-                    self.tell_gamepads();
-                }
-            }
-        }
-    }
-
-    /// Gamepads belong to the window that has the keyboard focus.
-    fn tell_gamepads(&mut self) {
-        if self.focused {
-            let gamepads = std::mem::take(&mut self.gamepads);
-            self.steer(|controls, _| controls.on_gamepads(&gamepads));
-            self.gamepads = gamepads;
         }
     }
 
@@ -392,10 +342,6 @@ impl Stage {
         self.picture.map_or(unknown, |picture| letterbox(picture, (window.width, window.height)))
     }
 
-    fn send(&self, input: DeviceInput) {
-        let _ = self.inputs.try_send(UserInput::Device { at: self.clock.now(), input });
-    }
-
     /// The pointer looks as the application requests, and is released where it does not use the pointer's movement.
     fn follow_pointer_request(&mut self, event_loop: &ActiveEventLoop) {
         if !self.pointer.has_changed().unwrap_or(false) {
@@ -407,7 +353,7 @@ impl Stage {
         if let Some(cursor) = cursor {
             self.window.set_cursor(cursor);
         }
-        let caught = self.controls.as_ref().is_some_and(Controls::has_mouse);
+        let caught = self.steering.has_mouse();
         if caught && !request.captured {
             self.catch_mouse(false);
         } else {

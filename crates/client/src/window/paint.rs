@@ -9,8 +9,8 @@ use nearlight_viewer::player::Happening;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::painter::Painter;
-use super::pictures::Pictures;
 use crate::ClientError;
+use crate::pictures::Pictures;
 
 /// What there is to do.
 enum Order {

@@ -10,6 +10,7 @@ use winit::event_loop::OwnedDisplayHandle;
 use winit::window::Window;
 
 use crate::ClientError;
+use crate::letterbox::letterbox;
 
 /// Surface, pipeline and the picture that is shown.
 pub struct Painter {
@@ -252,15 +253,6 @@ fn pipeline(
     })
 }
 
-/// Where a picture lies in a window without being stretched: left, top, width and height.
-pub fn letterbox(picture: Size, window: (u32, u32)) -> [f32; 4] {
-    let (width, height) = (f32::from(picture.width), f32::from(picture.height));
-    let (wide, high) = (window.0 as f32, window.1 as f32);
-    let scale = (wide / width).min(high / height);
-    let (width, height) = ((width * scale).min(wide), (height * scale).min(high));
-    [(wide - width) / 2.0, (high - height) / 2.0, width, height]
-}
-
 /// The result of a request to the graphics library, which answers at once on every system but the web.
 fn wait<F: Future>(future: F) -> Result<F::Output, ClientError> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -271,24 +263,4 @@ fn wait<F: Future>(future: F) -> Result<F::Output, ClientError> {
 
 fn failed(error: &dyn std::error::Error) -> ClientError {
     ClientError::Graphics(error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pictures_keep_their_shape() {
-        let picture = Size { width: 1280, height: 720 };
-        let cases = [
-            ((1280, 720), [0.0, 0.0, 1280.0, 720.0]),
-            ((1280, 1000), [0.0, 140.0, 1280.0, 720.0]),
-            ((1000, 360), [180.0, 0.0, 640.0, 360.0]),
-            ((2560, 1440), [0.0, 0.0, 2560.0, 1440.0]),
-        ];
-        for (window, expected) in cases {
-            let got = letterbox(picture, window);
-            assert!(got.iter().zip(expected).all(|(got, wanted)| (got - wanted).abs() < 0.01), "{window:?}: {got:?}");
-        }
-    }
 }

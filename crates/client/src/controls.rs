@@ -8,8 +8,13 @@ use nearlight_wire::{Gamepad, Key, Pointer, PointerButton, Pose, ScreenPoint, WH
 use winit::event::MouseButton;
 use winit::keyboard::KeyCode;
 
-use super::fingers::{FingerEvent, Fingers};
 use crate::camera::{Camera, Motion};
+use crate::fingers::{FingerEvent, Fingers};
+
+/// Between two steps of a walk; each is reported to the server.
+pub const STEP: Span = Span::from_nanos(1_000_000_000 / 60);
+/// Pixels that a notch of a wheel scrolls, as browsers count it.
+pub const PIXELS_PER_NOTCH: f64 = 100.0;
 
 /// Radians per unit that a mouse reports. Guess: a typical mouse turns a full circle on a forearm's length of table.
 const MOUSE_RADIANS: f32 = 0.0022;
@@ -48,7 +53,7 @@ impl Answer {
     }
 }
 
-/// The user of a window. Keys are taken by position, so that they are under the same fingers in every layout.
+/// The user of a window or a display. Keys are taken by position, so that they are under the same fingers in every layout.
 #[derive(Debug)]
 pub struct Controls {
     camera: Camera,
@@ -81,7 +86,7 @@ impl Controls {
         self.camera.pose()
     }
 
-    /// The window has captured the mouse.
+    /// The mouse is captured.
     pub fn has_mouse(&self) -> bool {
         self.pointer.captured
     }
@@ -191,7 +196,7 @@ impl Controls {
         if now - self.reported_at < SHORTEST_GAP { Answer::default() } else { self.tell(now) }
     }
 
-    /// The window has captured the mouse, or no longer: then its buttons count as released.
+    /// The mouse is captured, or no longer: then its buttons count as released.
     pub fn set_caught(&mut self, caught: bool) -> Answer {
         self.pointer.captured = caught;
         if !caught {

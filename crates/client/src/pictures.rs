@@ -1,4 +1,4 @@
-//! Decoded pictures on their way from the decoder's thread to the window's: the newest wins.
+//! Decoded pictures on their way from the decoder's thread to the one that shows them: the newest wins.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +24,7 @@ pub struct Pictures {
 #[derive(Default)]
 struct Shelf {
     newest: Option<Waiting>,
-    /// At most the one that the decoder fills while the window shows another.
+    /// At most the one that the decoder fills while another is shown.
     spare: Vec<Picture>,
     last: Option<Picture>,
 }
