@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use nearlight_rooms::{CheckpointError, Join, JoinError, MemberId, ObjectId, Room, RoomConfig, RoomEvent};
+use nearlight_rooms::{CheckpointError, Join, JoinError, MemberId, ObjectId, Room, RoomConfig, RoomEvent, is_urgent};
 use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::Pose;
 
@@ -16,7 +16,7 @@ const CHECKPOINT: Span = Span::from_millis(100);
 const RENEWAL: Span = Span::from_millis(400);
 /// Who does not own the room reads the entry this often.
 const READ: Span = Span::from_millis(200);
-/// Messages wait for others of their batch for so long. Guess: a fifth of a room's tick.
+/// Messages that say nothing but where somebody is wait for others of their batch for so long. Guess: a fifth of a room's tick.
 const BATCH: Span = Span::from_millis(10);
 /// A join is repeated after so long without an answer.
 const REPEAT_JOIN: Span = Span::from_millis(200);
@@ -203,8 +203,12 @@ impl SharedRoom {
         let term = self.locals.get(&connection).and_then(|local| local.joined);
         let Some((owner, current)) = self.lease.owner().filter(|(_, current)| term == Some(*current)) else { return };
         if *owner != self.me {
+            let waits = matches!(&item, Up::Message(bytes) if !is_urgent(bytes));
             self.up.push((connection, item));
-            self.batch_due.get_or_insert(now + BATCH);
+            self.batch_is_due(if waits { now + BATCH } else { now });
+            if !waits {
+                self.advance(now);
+            }
             return;
         }
         let me = self.me.clone();
@@ -242,7 +246,12 @@ impl SharedRoom {
 
     fn answer(&mut self, now: Time, to: &ServerId, connection: Connection, item: Down) {
         self.down.entry(to.clone()).or_default().push((connection, item));
-        self.batch_due.get_or_insert(now + BATCH);
+        self.batch_is_due(now + BATCH);
+    }
+
+    /// A batch leaves then, if none does before.
+    fn batch_is_due(&mut self, at: Time) {
+        self.batch_due = Some(self.batch_due.map_or(at, |due| due.min(at)));
     }
 
     /// Another server's batch arrived.
@@ -391,8 +400,10 @@ impl SharedRoom {
         for (connection, item) in own {
             self.on_down(term, connection, item);
         }
-        if !self.down.is_empty() {
-            self.batch_due.get_or_insert(now + BATCH);
+        let mut waiting = self.down.values().flatten().peekable();
+        if waiting.peek().is_some() {
+            let waits = waiting.all(|(_, item)| matches!(item, Down::Message(bytes) if !is_urgent(bytes)));
+            self.batch_is_due(if waits { now + BATCH } else { now });
         }
         if self.batch_due.is_some_and(|due| due <= now) {
             self.flush();

@@ -343,6 +343,32 @@ fn members_of_two_servers_are_in_one_room_and_an_object_goes_from_one_to_the_oth
 }
 
 #[test]
+fn what_members_do_waits_for_no_batch_between_servers() {
+    let mut world = gathered(2);
+    let release = Request::Release { object: OBJECT };
+    world.members[1].replica.request(release.clone()).expect("held");
+    world.pass(500);
+    // A member of the other server takes and releases, and a member of the owner's sees it; then the reverse.
+    for (actor, witness) in [(2, 0), (0, 2)] {
+        let mut spans = Vec::new();
+        for _ in 0..20 {
+            world.take(actor);
+            let (began, actor_id) = (world.now, world.members[actor].replica.you());
+            while world.members[witness].replica.state().owner(OBJECT) != actor_id {
+                assert!(world.now - began < Span::from_secs(2), "{actor} is never seen to hold it");
+                world.step();
+            }
+            spans.push(world.now - began);
+            world.members[actor].replica.request(release.clone()).expect("held");
+            world.pass(300);
+        }
+        spans.sort();
+        // Steps of the test, and up to 3 ms between servers.
+        assert!(spans[spans.len() / 2] <= Span::from_millis(15), "from {actor} to {witness}: {spans:?}");
+    }
+}
+
+#[test]
 fn when_the_owner_is_killed_its_members_are_on_another_server_within_three_seconds_and_hold_what_they_held() {
     let mut world = gathered(3);
     let before: Vec<_> = world.members.iter().map(|member| member.replica.you()).collect();

@@ -53,6 +53,18 @@ pub enum MessageError {
     TooLong(usize),
 }
 
+/// Whether a message of a member or of a room says more than where somebody is: those that pass messages on in batches do not let it wait.
+#[must_use]
+pub fn is_urgent(message: &[u8]) -> bool {
+    match read_kind(&mut Reader::new(message)) {
+        Ok(kind) if kind == Kind::Poses as u8 => false,
+        Ok(kind) if kind == Kind::Upstream as u8 => {
+            Upstream::parse(message).is_ok_and(|upstream| !upstream.commands.is_empty())
+        }
+        _ => true,
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Kind {
     Join = 1,
