@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::{Folder, Running, Xvfb, build, build_with, root};
@@ -22,8 +23,15 @@ fn submit(host: &Host, number: u32) {
     host.submit(&Picture::new(Image { size: SIZE, layout, rows: Rows::TopDown })).expect("a picture");
 }
 
+/// Each test has the machine for itself: on two processors three of them at once keep devices and hosts waiting for too long.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_c_program_watches_hears_and_steers() {
+    let _alone = alone();
     let folder = Folder::new("receiving");
     let program = folder.0.join("viewer");
     build(&root().join("crates/capi/tests/viewer.c"), &program);
@@ -87,6 +95,7 @@ fn opened(pipes: [PathBuf; 2]) -> [File; 2] {
 /// OpenUVR's device of its figure 9, with pipes for its mouse and keyboard.
 #[test]
 fn openuvr_s_device_shows_pictures_and_sends_what_its_devices_do() {
+    let _alone = alone();
     let folder = Folder::new("openuvr");
     let program = folder.0.join("device");
     build(&root().join("examples/openuvr_device.c"), &program);
@@ -136,6 +145,7 @@ fn openuvr_s_device_shows_pictures_and_sends_what_its_devices_do() {
 /// Both programs of OpenUVR's figure 9: the host draws by OpenGL into a window, the device steers it and shows what it draws.
 #[test]
 fn openuvr_s_host_and_device_work_together() {
+    let _alone = alone();
     let folder = Folder::new("openuvr-pair");
     let [host, device] = ["host", "device"].map(|name| folder.0.join(name));
     build_with(&root().join("examples/openuvr_host.c"), &host, &["-lSDL2", "-lGL"]);
@@ -159,13 +169,7 @@ fn openuvr_s_host_and_device_work_together() {
     let end = event(0, 0, 0);
     mouse.write_all(&[event(2, 0, 240), event(2, 1, -120), event(1, 0x110, 1), end.clone()].concat()).expect("a mouse");
     keyboard.write_all(&[event(1, 17, 1), end].concat()).expect("a keyboard");
-    for (second, _) in counts.enumerate() {
-        // A server that hears nothing for a second, as on a busy machine, releases what was held: it is pressed again.
-        if second < 4 {
-            let pressed_again = [event(1, 0x110, 0), event(0, 0, 0), event(1, 0x110, 1), event(0, 0, 0)].concat();
-            mouse.write_all(&pressed_again).expect("a mouse");
-        }
-    }
+    let _ = counts.count();
     assert!(device.0.wait().expect("an end").success());
     assert!(Command::new("kill").arg(host.0.id().to_string()).status().expect("kill").success());
     assert!(host.0.wait().expect("an end").success(), "it closes its window");
