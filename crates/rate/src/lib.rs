@@ -199,6 +199,9 @@ pub struct Decision {
     pub target: Bitrate,
     /// For the pacer.
     pub pacing: Bitrate,
+    /// Packets are to leave one by one at that rate, whatever the pacer's mode: on this path a few at once are already too many.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub evenly: bool,
     /// Bytes that may be unacknowledged, where the controller has such a window: media beyond it wait in the sender for feedback, half
     /// a second at most.
     pub window: Option<Bytes>,
@@ -233,7 +236,14 @@ impl Decision {
         limits.push((Limit::Minimum, bounds.minimum));
         limits.push((Limit::Maximum, bounds.maximum));
         let pacing = target.mul_f64(pacing_factor).max(target);
-        Self { target, pacing, window: None, step: None, redundancy: None, binding, limits }
+        Self { target, pacing, evenly: false, window: None, step: None, redundancy: None, binding, limits }
+    }
+
+    /// The target is the lowest rate that is allowed, and no constant.
+    #[must_use]
+    pub fn is_at_minimum(&self) -> bool {
+        let lowest = |(limit, rate): &(Limit, Bitrate)| *limit == Limit::Minimum && self.target <= *rate;
+        self.binding != Limit::Fixed && self.limits.iter().any(lowest)
     }
 
     /// The same with a further candidate from outside of the controller, and a target that is no higher: pacing keeps its distance from it.

@@ -51,7 +51,8 @@ pub struct ReadyFrame {
     /// Header and coded picture as transmitted; [`ReadyFrame::bits`] is the picture.
     bytes: Vec<u8>,
     bits_from: usize,
-    /// False: a newer frame is ready as well, so decode this one as its reference and do not display it.
+    /// False: a newer frame is ready as well, so decode this one as its reference and do not display it. Of many that are ready at once,
+    /// one in eight is true, so that the picture moves while they are decoded.
     pub show: bool,
     /// A frame that it depends on, directly or indirectly, was skipped: the decoded picture differs from the encoder's.
     pub damaged: bool,
@@ -142,6 +143,8 @@ pub struct Receiver {
     key_frame_asked_at: Option<Time>,
     /// The last frame finished when the key frame was requested.
     key_frame_asked_after: Option<FrameId>,
+    /// Frames handed out since the last that is to be shown.
+    hidden: u32,
     /// How long media packets recently took from the server, less the offset of its clock.
     downlink_delay: Option<Span>,
     input_repeat_at: Option<Time>,
@@ -185,6 +188,7 @@ impl Receiver {
             reference_asked: None,
             key_frame_asked_at: None,
             key_frame_asked_after: None,
+            hidden: 0,
             downlink_delay: None,
             input_repeat_at: None,
             messages: VecDeque::new(),

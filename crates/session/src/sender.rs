@@ -28,6 +28,7 @@ mod config;
 mod decision;
 mod display;
 mod head_of_line;
+mod overload;
 mod receiver_feedback;
 mod recovery;
 mod releases;
@@ -331,8 +332,10 @@ impl Sender {
             // Before its first picture such a transport can send nothing, padding included.
             return;
         }
-        self.restraint.update(now, self.packets.oldest_unreported());
-        self.pacer.set_ceiling(now, self.ceiling());
+        let lowest = self.decision.is_at_minimum().then_some(self.decision.target);
+        self.restraint.update(now, self.packets.oldest_unreported(), lowest);
+        let evenly = self.decision.evenly.then_some(self.decision.pacing);
+        self.pacer.set_ceiling(now, [self.ceiling(), evenly].into_iter().flatten().min());
         self.follow_probe(now);
     }
 

@@ -400,6 +400,7 @@ impl RateController for LibWebrtc {
         Decision {
             target: self.bounds.clamp(target.mul_f64(1.0 - share)),
             pacing: target.mul_f64(PACING_FACTOR).max(target),
+            evenly: false,
             window: None,
             step: None,
             redundancy,

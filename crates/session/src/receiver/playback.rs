@@ -8,6 +8,10 @@ use super::{ReadyFrame, Receiver};
 use crate::assembly::{Transfer, Whole};
 use crate::playback::PlaybackBuffer;
 
+/// Where many frames become decodable at once, one of so many is shown: the decoder takes a while for all of them, and the picture would
+/// stand meanwhile. Guess: a tenth of a second with a decoder that takes 12 ms for a frame.
+const SHOWN_OF_BACKLOG: u32 = 8;
+
 impl Receiver {
     /// Frames wait until this many are held, each for as many frame intervals, and the fill level is reported to the server. To be set
     /// before the first frame. 0: they go to the decoder as they arrive.
@@ -49,7 +53,8 @@ impl Receiver {
             };
             let bits_from = whole.bytes.len() - bits.len();
             self.uplink.on_acknowledged(header.input);
-            let show = !self.assembler.has_deliverable();
+            let show = !self.assembler.has_deliverable() || self.hidden + 1 >= SHOWN_OF_BACKLOG;
+            self.hidden = if show { 0 } else { self.hidden + 1 };
             let Whole { id, key, damaged, bytes, .. } = whole;
             let frame = ReadyFrame { id, key, header, bytes, bits_from, show, damaged };
             return Some((frame, whole.transfer));

@@ -1,5 +1,6 @@
 //! Whether a frame would only wait in the path: packets that left long ago and are unreported are in a queue or lost, and more of them
-//! would keep the queue full, so that whatever restores the picture is late as well. After a key frame that did not get through, the next
+//! would keep the queue full, so that whatever restores the picture is late as well. Where the path carries less than the lowest rate, fewer
+//! frames leave, because theirs cannot be smaller. After a key frame that did not get through, the next
 //! one is half the size, with nothing sent behind it; one that heavy losses would damage is halved at once and takes no longer than a part
 //! of a queue at the rate at which packets arrive. Until it is displayed nothing leaves faster than the path is known to carry, because a
 //! short queue keeps little of what comes at once. So one of them gets through, whatever the controller estimates.
@@ -7,6 +8,7 @@
 use nearlight_rate::{ArrivingRate, PacketReport};
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 
+use super::overload::Overload;
 use super::{Framing, SenderConfig};
 
 /// A packet may be on its way for this long beyond the shortest round trip before frames are skipped. The same as for silence and for
@@ -18,6 +20,9 @@ const PROBE_INTERVAL: Span = Span::from_millis(66);
 /// A draining queue produces feedback all the time. This long after the last feedback it is empty, and the feedback on its end was lost.
 /// Guess: two probes.
 const DRAINED: Span = Span::from_millis(132);
+/// Where the path carries less than the lowest rate, a frame is still sent this often. Guess: a picture that changes ten times a second is not
+/// taken for a stall.
+const LOWEST_RATE_INTERVAL: Span = Span::from_millis(100);
 /// Each sample of the round trip raises the shortest one by this fraction of the difference: the path may have become longer.
 const SHORTEST_GROWTH: i64 = 1_024;
 /// Each shorter sample reduces the longest recent one by this fraction of the difference. Guess: forgotten after a dozen frames.
@@ -88,6 +93,7 @@ pub(super) struct Restraint {
     held_until: Option<Time>,
     /// The receiver may never report which frames it shows, like players of WHEP, so that it is unknown whether an answer got through.
     is_silent_on_display: bool,
+    overload: Overload,
     /// Frames leave unconditionally.
     off: bool,
 }
@@ -109,6 +115,7 @@ impl Restraint {
             failures_under_ceiling: 0,
             held_until: None,
             is_silent_on_display: config.framing == Framing::Rtp,
+            overload: Overload::default(),
             off: config.unrestrained,
         }
     }
@@ -133,6 +140,7 @@ impl Restraint {
     /// Feedback reported something new: the path is not interrupted.
     pub(super) fn on_feedback(&mut self, now: Time, reports: &[PacketReport]) {
         self.heard_at = now;
+        self.overload.on_feedback(reports);
         for report in reports {
             self.loss += (f64::from(u8::from(report.arrived_at.is_none())) - self.loss) * LOSS_WEIGHT;
             if let Some(arrived_at) = report.arrived_at {
@@ -231,12 +239,17 @@ impl Restraint {
         self.failures > 0 && is_behind && self.answered.is_none_or(|(answer, _)| frame < answer)
     }
 
-    /// The oldest unreported packet left at `oldest`.
-    pub(super) fn update(&mut self, now: Time, oldest: Option<Time>) {
-        let too_long = |(shortest, oldest): (Span, Time)| now - oldest > shortest + PATIENCE;
-        let blocked = !self.off && self.shortest.zip(oldest).is_some_and(too_long);
+    /// The oldest unreported packet left at `oldest`; `lowest` is the target, where the controller cannot lower it any further.
+    pub(super) fn update(&mut self, now: Time, oldest: Option<Time>, lowest: Option<Bitrate>) {
+        let under_way = self.shortest.zip(oldest).filter(|_| !self.off);
+        let blocked = under_way.is_some_and(|(shortest, oldest)| now - oldest > shortest + PATIENCE);
         let blocked = blocked.then(|| (self.frame_at + PROBE_INTERVAL).max(self.heard_at + DRAINED));
-        self.until = blocked.max(self.held_until).filter(|until| now < *until);
+        let arrives = |lowest: Bitrate| self.arriving.rate().is_some_and(|arriving| arriving >= lowest);
+        let is_carried = now - self.heard_at <= PROBE_INTERVAL && lowest.is_some_and(arrives);
+        let wait = under_way.filter(|_| !is_carried).map(|(shortest, oldest)| self.newest.max(now - oldest) - shortest);
+        self.overload.update(now, wait, lowest.is_some(), self.loss, self.heard_at);
+        let overloaded = self.overload.is_certain().then(|| self.frame_at + LOWEST_RATE_INTERVAL);
+        self.until = blocked.max(overloaded).max(self.held_until).filter(|until| now < *until);
     }
 
     /// Frames are skipped until then; none where they may leave.

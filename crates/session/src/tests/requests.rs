@@ -14,11 +14,14 @@ struct Listener {
     receiver: Receiver,
     now: Time,
     seq: u32,
+    /// Of each frame that went to the decoder, whether it is to be shown.
+    shows: Vec<bool>,
 }
 
 impl Listener {
     fn new() -> Self {
-        Self { receiver: Receiver::new(ReceiverConfig { events: false }), now: Time::from_secs(1), seq: 0 }
+        let receiver = Receiver::new(ReceiverConfig { events: false });
+        Self { receiver, now: Time::from_secs(1), seq: 0, shows: Vec::new() }
     }
 
     /// Symbol 0 of a frame of this many; none of the others arrives.
@@ -45,6 +48,7 @@ impl Listener {
         self.receiver.on_datagram(self.now, &datagram);
         while let Some(frame) = self.receiver.poll_frame(self.now) {
             self.receiver.on_decoded(self.now, frame.id);
+            self.shows.push(frame.show);
         }
     }
 
@@ -83,6 +87,19 @@ fn frames_that_fill_the_memory_behind_a_missing_one_ask_for_a_key_frame() {
         asked.extend(listener.asks());
     }
     assert_eq!(asked.len(), 1, "{asked:?}");
+}
+
+#[test]
+fn a_picture_moves_while_many_frames_that_waited_for_one_are_decoded() {
+    let mut listener = Listener::new();
+    listener.gets(0, 0, 1);
+    for frame in 2..=30 {
+        listener.gets(frame, 1, 1);
+    }
+    assert_eq!(listener.shows, [true], "all wait for the second one");
+    listener.gets(1, 1, 1);
+    let shown: Vec<_> = (0..).zip(&listener.shows).filter(|(_, show)| **show).map(|(frame, _)| frame).collect();
+    assert_eq!((listener.shows.len(), shown), (31, vec![0, 8, 16, 24, 30]));
 }
 
 #[test]

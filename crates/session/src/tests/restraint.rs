@@ -20,8 +20,8 @@ struct Server {
 }
 
 impl Server {
-    /// A key frame was requested and left a moment ago.
-    fn answered() -> Self {
+    /// The rate is the lowest and the highest that is allowed.
+    fn led_by(controller: &str) -> Self {
         let now = Time::from_secs(1);
         let config = SenderConfig {
             max_datagram: 1_200,
@@ -31,8 +31,13 @@ impl Server {
             ..SenderConfig::default()
         };
         let bounds = Bounds { minimum: RATE, start: RATE, maximum: RATE };
-        let sender = Sender::new(now, config, new_controller("fixed", bounds).expect("a preset"));
-        let mut server = Self { now, sender, sent: 0 };
+        let sender = Sender::new(now, config, new_controller(controller, bounds).expect("a preset"));
+        Self { now, sender, sent: 0 }
+    }
+
+    /// A key frame was requested and left a moment ago.
+    fn answered() -> Self {
+        let mut server = Self::led_by("fixed");
         server.frame();
         server.now += Span::from_secs(1);
         server.ask();
@@ -278,4 +283,36 @@ fn after_four_key_frames_that_failed_under_a_ceiling_the_next_one_leaves_at_once
     }
     server.ask();
     assert_eq!(server.encoded(true).len(), 5);
+}
+
+#[test]
+fn a_rate_that_cannot_fall_sends_fewer_frames_into_a_queue() {
+    // Nothing arrives any more, after so many frames: when further ones leave, in ms.
+    let sends = |controller: &str, heard: usize| -> Vec<i64> {
+        let mut server = Server::led_by(controller);
+        for _ in 0..heard {
+            server.hear(ROUND_TRIP);
+            server.now += INTERVAL - ROUND_TRIP;
+        }
+        let times = (0..20).map(|frame| INTERVAL * frame);
+        let begin = server.now;
+        let leaves = times.filter(|time| {
+            server.now = begin + *time;
+            server.sender.on_timeout(server.now);
+            let leaves = server.sender.target().refusal.is_none();
+            if leaves {
+                server.frame();
+            }
+            leaves
+        });
+        leaves.map(|time| time.as_micros() / 1_000).collect()
+    };
+    assert_eq!(sends("frame-clocked", 30), [0, 20, 40, 60, 80, 100, 120, 140, 160, 260, 360]);
+    let lately = sends("frame-clocked", 10);
+    assert_eq!(
+        (lately.len(), &lately[14..]),
+        (16, &[280, 380][..]),
+        "the rate has been the lowest for less than half a second"
+    );
+    assert_eq!(sends("fixed", 30).len(), 20, "a constant is sent whatever happens");
 }
