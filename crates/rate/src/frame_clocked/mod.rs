@@ -15,6 +15,9 @@
 //! * *Competition*. Where the queue stands although the rate has been given up, the others yield to losses only, and so does the rate, by
 //!   CUBIC's law ([`competition`]), until the queue is empty or our own.
 //!
+//! * *Marking*. Where packets are marked before a queue grows (L4S, RFC 9330), marks tell the capacity. Packets leave one by one, no faster than
+//!   the path carries them, and the rate follows DCTCP's law ([`marking`]) instead of the four before, until a queue is no longer marked.
+//!
 //! Losses change nothing except in competition.
 //!
 //! Source: our own, after ideas of Pudica (NSDI 2024: frames as probes of utilisation), Nebula (WWW 2022: dispersion of frames) and Copa
@@ -24,11 +27,12 @@
 //! * A delay that grows without a queue is taken for others' until the base delay is learnt anew, one to two minutes later: the rate first
 //!   falls, then follows CUBIC's law.
 //! * Beside BBR with a short queue, losses that BBR ignores keep the rate low.
-//! * Marks count in competition only.
+//! * Beside flows that ignore marks in the same queue it falls to its lowest rate: a path is expected to keep them apart, as RFC 9332 does.
 //! * Where service is bursty, as on Wi-Fi, a frame's dispersion is a noisy measure; only the mean of several frames raises the rate.
 
 mod capacity;
 mod competition;
+mod marking;
 mod sharing;
 mod standing;
 
@@ -36,6 +40,7 @@ use nearlight_units::{Bitrate, Bytes, PacketSeq, Span, Time};
 
 use self::capacity::Capacity;
 use self::competition::Competition;
+use self::marking::Marking;
 use self::sharing::Sharing;
 use self::standing::Standing;
 use crate::backlog::Backlog;
@@ -91,6 +96,8 @@ pub enum Part {
     Sharing,
     /// CUBIC's law beside others that fill the queue.
     Competition,
+    /// DCTCP's law where packets are marked.
+    Marking,
 }
 
 /// The newest packet that feedback has reported.
@@ -122,6 +129,8 @@ pub struct FrameClocked {
     overload: Option<(f64, Time)>,
     sharing: Option<Sharing>,
     competition: Option<Competition>,
+    /// The path marks packets before its queue grows.
+    marking: Option<Marking>,
     /// The target before the queue that we yield to.
     unyielding: Bitrate,
     in_flight: InFlight,
@@ -153,6 +162,7 @@ impl FrameClocked {
             overload: None,
             sharing: None,
             competition: None,
+            marking: None,
             unyielding: bounds.start,
             in_flight: InFlight::default(),
             newest: PacketSeq(0),
@@ -192,6 +202,7 @@ impl FrameClocked {
         {
             competition.on_congestion(now, report.packet.seq, self.newest);
         }
+        self.on_mark(now, report);
         let Some(frame) = report.packet.frame else { return };
         let size = report.packet.size;
         let is_newer = self.capacity.is_newer(frame);
@@ -215,9 +226,15 @@ impl FrameClocked {
         let queue = (waited - slower.min(self.interval / 2)).max(Span::ZERO);
         let packet = self.capacity.least_gap().map_or(packet, |gap| gap.max(packet));
         self.standing.on_frame(arrived_at, self.capacity.newest_arrival(), queue, (QUEUE, packet));
+        if self.marking.as_mut().is_some_and(|marking| marking.on_frame(queue > QUEUE)) {
+            self.leave_marking();
+        }
         // A queue of an interval holds a whole frame: what varies less is jitter, or others' frames.
         if let Some(rate) = self.backlog.on_frame(arrived_at, queue, QUEUE, self.interval) {
             self.overload = Some((rate, now));
+            if let Some(marking) = &mut self.marking {
+                marking.limit_to(rate);
+            }
         }
         self.backlog.on_arrival(size);
         self.capacity.on_frame(report, (frame, arrived_at), self.unknown(), queue > QUEUE);
@@ -240,12 +257,16 @@ impl FrameClocked {
     }
 
     fn share(&self) -> Bitrate {
-        self.capacity.estimate().map_or(self.bounds.start, |capacity| Bitrate::from_bps((capacity * SHARE) as u64))
+        let marking = self.marking.as_ref().map(Marking::rate);
+        marking
+            .or_else(|| self.capacity.estimate())
+            .map_or(self.bounds.start, |capacity| Bitrate::from_bps((capacity * SHARE) as u64))
     }
 
     /// What the path carries without a queue that builds up; more is tried as time goes by.
     fn carried(&self) -> Option<Bitrate> {
-        let (rate, at) = self.overload.filter(|_| self.has(Part::Overload) && !self.is_among_others())?;
+        let (rate, at) =
+            self.overload.filter(|_| self.has(Part::Overload) && !self.is_among_others() && self.marking.is_none())?;
         let age = self.framed_at?.saturating_since(at).as_secs_f64() / DOUBLING.as_secs_f64();
         Some(Bitrate::from_bps((rate * CARRIED * age.powi(3).min(30.0).exp2()) as u64))
     }
@@ -260,6 +281,22 @@ impl FrameClocked {
                 self.leave_sharing();
             }
         }
+    }
+
+    fn on_mark(&mut self, now: Time, report: &PacketReport) {
+        if report.ce && self.has(Part::Marking) && self.marking.is_none() {
+            self.marking = Some(Marking::new(now, self.estimate()));
+            (self.sharing, self.competition) = (None, None);
+            self.capacity.freeze(true);
+        }
+        if let Some(marking) = self.marking.as_mut().filter(|_| report.arrived_at.is_some()) {
+            marking.on_packet(report.ce);
+        }
+    }
+
+    fn leave_marking(&mut self) {
+        self.marking = None;
+        self.capacity.freeze(false);
     }
 
     fn leave_sharing(&mut self) {
@@ -285,6 +322,11 @@ impl FrameClocked {
     /// Goes among others and leaves them.
     fn mingle(&mut self, now: Time, acked: Bytes) {
         let Some(round_trip) = self.round_trip else { return };
+        if let Some(marking) = &mut self.marking {
+            let bound = |rate: Bitrate| rate.as_bps() as f64 / SHARE;
+            marking.on_feedback(now, round_trip, (bound(self.bounds.minimum), bound(self.bounds.maximum)));
+            return;
+        }
         if let Some(competition) = &mut self.competition {
             competition.on_feedback(now, acked, round_trip);
             if self.standing.empty() >= EMPTY_FRAMES || self.standing.is_own() {
@@ -357,6 +399,9 @@ impl RateController for FrameClocked {
             // What the path carried before the silence is no estimate any more: the rate grows from where the silence has left it.
             let trust = std::mem::replace(&mut self.trust, 1.0);
             self.capacity.scale(trust, self.unknown());
+            if let Some(marking) = &mut self.marking {
+                marking.scale(trust);
+            }
         }
         if let Some(sample) = feedback.round_trip {
             let sample = sample.max(Span::from_nanos(1));
@@ -420,12 +465,14 @@ impl RateController for FrameClocked {
     fn decision(&self) -> Decision {
         let (limit, wanted, share) = self.wanted();
         let decision = Decision::of(&self.bounds, &[(limit, wanted), (Limit::Delivered, share)], 1.0);
-        let pacing = if self.is_among_others() {
+        let pacing = if let Some(marking) = &self.marking {
+            Bitrate::from_bps(marking.rate() as u64).max(decision.target)
+        } else if self.is_among_others() {
             decision.target.mul_f64(SPREAD)
         } else {
             Bitrate::from_bps((self.estimate() * PACING) as u64).max(decision.target.mul_f64(PACING))
         };
-        Decision { pacing, ..decision }
+        Decision { pacing, evenly: self.marking.is_some(), ..decision }
     }
 
     fn held(&self) -> usize {
