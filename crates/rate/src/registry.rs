@@ -249,6 +249,7 @@ const ABLATIONS: &[Preset] = &[
     ablation("frame-clocked/no-overdue", |bounds| Box::new(FrameClocked::without(bounds, Part::Overdue))),
     ablation("frame-clocked/no-overload", |bounds| Box::new(FrameClocked::without(bounds, Part::Overload))),
     ablation("frame-clocked/no-sharing", |bounds| Box::new(FrameClocked::without(bounds, Part::Sharing))),
+    ablation("frame-clocked/no-interleaving", |bounds| Box::new(FrameClocked::without(bounds, Part::Interleaving))),
     ablation("frame-clocked/no-competition", |bounds| Box::new(FrameClocked::without(bounds, Part::Competition))),
     ablation("frame-clocked/no-marks", |bounds| Box::new(FrameClocked::without(bounds, Part::Marking))),
 ];

@@ -89,17 +89,21 @@ struct Train {
     lost: Bytes,
     /// From one arrival to the next.
     least_gap: Option<Span>,
+    /// The same in the second half.
+    least_late_gap: Option<Span>,
 }
 
 impl Train {
     fn new(report: &PacketReport, frame: FrameId, arrived_at: RemoteTime) -> Self {
         let first = Mark { sent_at: report.packet.sent_at, arrived_at, gaps: 0, bytes: Bytes::ZERO, lost: Bytes::ZERO };
-        Self { frame, first, middle: first, last: first, lost: Bytes::ZERO, least_gap: None }
+        Self { frame, first, middle: first, last: first, lost: Bytes::ZERO, least_gap: None, least_late_gap: None }
     }
 
     fn on_arrival(&mut self, report: &PacketReport, arrived_at: RemoteTime) {
         let gap = (arrived_at - self.last.arrived_at).max(Span::ZERO);
-        self.least_gap = Some(self.least_gap.map_or(gap, |least| least.min(gap)));
+        for least in [&mut self.least_gap, &mut self.least_late_gap] {
+            *least = Some(least.map_or(gap, |least| least.min(gap)));
+        }
         let last = &mut self.last;
         last.gaps += 1;
         last.bytes += report.packet.size;
@@ -178,6 +182,16 @@ impl Capacity {
         self.train.and_then(|train| train.least_gap)
     }
 
+    /// The estimate is below this part of the highest sample of late, and some packets of the newest frame's second half, of this size, arrived
+    /// about as fast as that sample: others' lay between the rest. On a path that has become slower, as behind a token bucket, they are evenly
+    /// apart, and where service comes in batches closer.
+    pub(super) fn is_interleaved(&self, size: Bytes, part: f64) -> bool {
+        let gap = self.train.and_then(|train| train.least_late_gap);
+        let Some(((estimate, peak), gap)) = self.estimate.zip(self.peak()).zip(gap) else { return false };
+        let rate = size.get() as f64 * 8.0 / gap.as_secs_f64();
+        estimate < peak * part && (peak * part..peak / part).contains(&rate)
+    }
+
     /// A packet of the newest frame, not its first; others say nothing.
     pub(super) fn on_report(&mut self, report: &PacketReport) {
         let expected = self.expected_gaps;
@@ -187,6 +201,7 @@ impl Capacity {
                 train.on_arrival(report, arrived_at);
                 if train.last.gaps <= expected / 2 {
                     train.middle = train.last;
+                    train.least_late_gap = None;
                 }
             }
             None => train.lost += report.packet.size,

@@ -12,11 +12,13 @@
 //!   capacity: the target stays below it, and tries more after some seconds.
 //! * *Sharing*. In a queue of our own, frames arrive back to back. Where they do not, others are there ([`standing`]): packets spread over the
 //!   frame interval, and the rate follows additive increase and multiplicative decrease ([`sharing`]), until it reaches the capacity's share.
+//! * *Interleaving*. Where others' packets lie between ours although no queue is left behind, the shares that flows have found depend on the
+//!   phases of their frames: they are shared anew.
 //! * *Competition*. Where the queue stands although the rate has been given up, the others yield to losses only, and so does the rate, by
 //!   CUBIC's law ([`competition`]), until the queue is empty or our own.
 //!
 //! * *Marking*. Where packets are marked before a queue grows (L4S, RFC 9330), marks tell the capacity. Packets leave one by one, no faster than
-//!   the path carries them, and the rate follows DCTCP's law ([`marking`]) instead of the four before, until a queue is no longer marked.
+//!   the path carries them, and the rate follows DCTCP's law ([`marking`]) instead of the five before, until a queue is no longer marked.
 //!
 //! Losses change nothing except in competition.
 //!
@@ -74,10 +76,16 @@ const INTERVAL: Span = Span::from_micros(16_667);
 /// Frames that meet a queue of others, less those that do not, after which we are among others. Guess: a third of a second at 60 frames a
 /// second.
 const YIELDED: u32 = 20;
+/// Others' packets lie between ours where the estimate is below this part of the path's rate, although some packets arrive about as fast as
+/// that. Guess: more than frames vary.
+const INTERLEAVED: f64 = 0.8;
+/// Frames of which that is true, less those of which it is not, after which we are among others. Guess: two seconds at 60 frames a second.
+const INTERLEAVED_FRAMES: u32 = 120;
 /// A queue that has stood for so long whatever was given up is one that only losses limit. Guess.
 const STOOD: Span = Span::from_millis(500);
-/// Frames without a queue that end the competition. Guess.
-const EMPTY_FRAMES: u32 = 6;
+/// The queue has been empty for this long and two round trips when the competition ends: BBR empties it for so long every ten seconds, and has
+/// filled it again a round trip later (`ProbeRTT`, section 5.3.4.4 of draft-ietf-ccwg-bbr).
+const EMPTY_FOR: Span = Span::from_millis(200);
 /// Part of the rate before the queue, with which competition begins. One other flow, equal shares.
 const BEGINNING: f64 = 0.5;
 /// Feedback may be late by this multiple of the time between reports. Guess: more than its jitter.
@@ -94,6 +102,8 @@ pub enum Part {
     Overload,
     /// Additive increase and multiplicative decrease beside others.
     Sharing,
+    /// Sharing with others that leave no queue.
+    Interleaving,
     /// CUBIC's law beside others that fill the queue.
     Competition,
     /// DCTCP's law where packets are marked.
@@ -141,6 +151,8 @@ pub struct FrameClocked {
     overdue: Span,
     interval: Span,
     framed_at: Option<Time>,
+    /// Frames with others' packets between theirs, less those without.
+    interleaved: u32,
     limit: Limit,
     silence: Silence,
     /// The factor on the target for missing feedback.
@@ -171,6 +183,7 @@ impl FrameClocked {
             overdue: Span::ZERO,
             interval: INTERVAL,
             framed_at: None,
+            interleaved: 0,
             limit: Limit::Throughput,
             silence: Silence::default(),
             trust: 1.0,
@@ -237,7 +250,29 @@ impl FrameClocked {
             }
         }
         self.backlog.on_arrival(size);
+        self.note_interleaving(now, size, queue > QUEUE);
         self.capacity.on_frame(report, (frame, arrived_at), self.unknown(), queue > QUEUE);
+    }
+
+    /// The newest frame is complete: whether others' packets lay between its own, of this size.
+    fn note_interleaving(&mut self, now: Time, size: Bytes, has_queue: bool) {
+        let is_off = self.is_among_others() || self.marking.is_some() || !self.has(Part::Sharing);
+        if is_off || has_queue || !self.has(Part::Interleaving) {
+            return;
+        }
+        self.interleaved = match self.capacity.is_interleaved(size, INTERLEAVED) {
+            true => self.interleaved + 1,
+            false => self.interleaved.saturating_sub(1),
+        };
+        if self.interleaved >= INTERLEAVED_FRAMES {
+            self.interleaved = 0;
+            self.enter_sharing(now);
+        }
+    }
+
+    fn enter_sharing(&mut self, now: Time) {
+        self.sharing = Some(Sharing::new(now, self.target().as_bps() as f64));
+        self.capacity.freeze(true);
     }
 
     /// The queue that the next frame meets.
@@ -329,7 +364,8 @@ impl FrameClocked {
         }
         if let Some(competition) = &mut self.competition {
             competition.on_feedback(now, acked, round_trip);
-            if self.standing.empty() >= EMPTY_FRAMES || self.standing.is_own() {
+            let empty = self.interval * i64::from(self.standing.empty());
+            if empty >= EMPTY_FOR + round_trip * 2 || self.standing.is_own() {
                 self.competition = None;
             }
             return;
@@ -343,8 +379,7 @@ impl FrameClocked {
                 return;
             }
             None if self.has(Part::Sharing) => {
-                self.sharing = Some(Sharing::new(now, self.target().as_bps() as f64));
-                self.capacity.freeze(true);
+                self.enter_sharing(now);
                 false
             }
             None => self.standing.queue() > self.interval,

@@ -21,6 +21,8 @@ struct Wire {
     loses: u32,
     /// What a token bucket lets through at line rate.
     burst: Bytes,
+    /// Another's packet lies before three of four of ours.
+    interleaved: bool,
 }
 
 impl Wire {
@@ -35,6 +37,7 @@ impl Wire {
             frame: 0,
             loses: 0,
             burst: Bytes::ZERO,
+            interleaved: false,
         }
     }
 
@@ -66,7 +69,8 @@ impl Wire {
             let mut reports = Vec::new();
             for index in 0..count {
                 let sent_at = self.now + decision.pacing.time_to_send(Bytes::new(PACKET.get() * index));
-                self.free_at = self.free_at.max(sent_at) + self.capacity.time_to_send(PACKET);
+                let others = if self.interleaved && index % 4 > 0 { PACKET } else { Bytes::ZERO };
+                self.free_at = self.free_at.max(sent_at) + self.capacity.time_to_send(PACKET + others);
                 let leaves_at = (self.free_at - self.capacity.time_to_send(self.burst)).max(sent_at + LINE);
                 let packet = self.packet(sent_at, index + 1 == count);
                 let lost = self.loses > 0 && self.seq.is_multiple_of(self.loses);
@@ -269,4 +273,20 @@ fn the_queue_of_our_own_is_never_shared_nor_competed_for() {
             assert!(!wire.controller.is_among_others(), "at {mbps} Mb/s");
         }
     }
+}
+
+#[test]
+fn frames_between_whose_packets_others_lie_are_shared_and_those_of_a_slower_path_are_not() {
+    let mut wire = Wire::new(Bitrate::from_mbps(20));
+    wire.run(60);
+    wire.capacity = Bitrate::from_mbps(12);
+    wire.run(300);
+    assert!(wire.controller.sharing.is_none(), "all packets are further apart");
+    let mut wire = Wire::new(Bitrate::from_mbps(20));
+    wire.run(60);
+    wire.interleaved = true;
+    wire.run(100);
+    assert!(wire.controller.sharing.is_none(), "for some seconds only");
+    wire.run(100);
+    assert!(wire.controller.sharing.is_some());
 }
