@@ -15,9 +15,16 @@ const INCREASE: f64 = 4e6;
 const CUT: f64 = 0.15;
 const MOST_CUT: f64 = 0.5;
 /// From one cut to the next, or a round trip. Guess: the queue shows what the cut before has done, for most round trips.
-const PAUSE: Span = Span::from_millis(100);
+pub(super) const PAUSE: Span = Span::from_millis(100);
 /// A frame's step of time is at most this: after a pause nothing is known.
 const LONGEST_STEP: Span = Span::from_millis(100);
+
+/// By which a rate grows from `before` to `now`, in bit/s: faster long after the last cut, because the others may have left.
+pub(super) fn increase(now: Time, before: Time, cut_at: Time) -> f64 {
+    let step = now.saturating_since(before).min(LONGEST_STEP).as_secs_f64();
+    let uncut = now.saturating_since(cut_at).as_secs_f64();
+    INCREASE * (1.0 + uncut * uncut) * step
+}
 
 /// The rate among others.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +49,7 @@ impl Sharing {
 
     /// A frame has arrived, all of whose packets met at least this queue.
     pub(super) fn on_frame(&mut self, now: Time, standing: Span, round_trip: Span, (least, most): (f64, f64)) {
-        let step = now.saturating_since(self.grown_at).min(LONGEST_STEP).as_secs_f64();
-        self.grown_at = now;
+        let before = std::mem::replace(&mut self.grown_at, now);
         let uncut = now.saturating_since(self.cut_at);
         if standing > TARGET {
             self.since.get_or_insert(now);
@@ -54,9 +60,7 @@ impl Sharing {
             }
         } else {
             self.since = None;
-            // Long after the last queue the others may have left.
-            let uncut = uncut.as_secs_f64();
-            self.rate += INCREASE * (1.0 + uncut * uncut) * step;
+            self.rate += increase(now, before, self.cut_at);
         }
         self.rate = self.rate.clamp(least, most.max(least));
     }
