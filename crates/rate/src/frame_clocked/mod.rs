@@ -58,7 +58,8 @@ const SHARE: f64 = 0.94;
 /// Packets leave at this multiple of the capacity: dispersion shows it, and a capacity that has doubled shows in one frame. Guess: a
 /// frame then has left in a quarter of its interval.
 const PACING: f64 = 2.0;
-/// The same of the target beside others, whose queue is not to be filled by bursts: a frame takes four fifths of its interval. Guess.
+/// The same of the target, or of a frame that is larger, beside others, whose queue is not to be filled by bursts: a frame takes four fifths
+/// of its interval. Guess.
 const SPREAD: f64 = 1.25;
 /// A queue below this is ignored. Guess: what interrupts and short bursts of others leave behind.
 const QUEUE: Span = Span::from_millis(3);
@@ -151,6 +152,7 @@ pub struct FrameClocked {
     overdue: Span,
     interval: Span,
     framed_at: Option<Time>,
+    newest_frame: Bytes,
     /// Frames with others' packets between theirs, less those without.
     interleaved: u32,
     limit: Limit,
@@ -183,6 +185,7 @@ impl FrameClocked {
             overdue: Span::ZERO,
             interval: INTERVAL,
             framed_at: None,
+            newest_frame: Bytes::ZERO,
             interleaved: 0,
             limit: Limit::Throughput,
             silence: Silence::default(),
@@ -462,7 +465,8 @@ impl RateController for FrameClocked {
         self.limit = if self.room() < 1.0 { Limit::Delay } else { Limit::Throughput };
     }
 
-    fn on_frame_sent(&mut self, now: Time, _frame: &SentFrame) {
+    fn on_frame_sent(&mut self, now: Time, frame: &SentFrame) {
+        self.newest_frame = frame.size;
         if let Some(before) = self.framed_at.replace(now) {
             let since = now.saturating_since(before).clamp(Span::from_millis(2), Span::from_millis(100));
             self.interval += (since - self.interval) / 8;
@@ -503,7 +507,9 @@ impl RateController for FrameClocked {
         let pacing = if let Some(marking) = &self.marking {
             Bitrate::from_bps(marking.rate() as u64).max(decision.target)
         } else if self.is_among_others() {
-            decision.target.mul_f64(SPREAD)
+            // An encoder may not manage to produce as little as it is asked for: what waits in the sender is not in time either.
+            let frame = self.newest_frame.over(self.interval).min(self.share());
+            decision.target.max(frame).mul_f64(SPREAD)
         } else {
             Bitrate::from_bps((self.estimate() * PACING) as u64).max(decision.target.mul_f64(PACING))
         };
