@@ -77,10 +77,7 @@ const INTERVAL: Span = Span::from_micros(16_667);
 /// Frames that meet a queue of others, less those that do not, after which we are among others. Guess: a third of a second at 60 frames a
 /// second.
 const YIELDED: u32 = 20;
-/// Others' packets lie between ours where the estimate is below this part of the path's rate, although some packets arrive about as fast as
-/// that. Guess: more than frames vary.
-const INTERLEAVED: f64 = 0.8;
-/// Frames of which that is true, less those of which it is not, after which we are among others. Guess: two seconds at 60 frames a second.
+/// Frames between whose packets others' lie, less those between which none do, after which we are among others. Guess: two seconds at 60 frames a second.
 const INTERLEAVED_FRAMES: u32 = 120;
 /// A queue that has stood for so long whatever was given up is one that only losses limit. Guess.
 const STOOD: Span = Span::from_millis(500);
@@ -253,20 +250,18 @@ impl FrameClocked {
             }
         }
         self.backlog.on_arrival(size);
-        self.note_interleaving(now, size, queue > QUEUE);
+        self.note_interleaving(now, queue > QUEUE);
         self.capacity.on_frame(report, (frame, arrived_at), self.unknown(), queue > QUEUE);
     }
 
-    /// The newest frame is complete: whether others' packets lay between its own, of this size.
-    fn note_interleaving(&mut self, now: Time, size: Bytes, has_queue: bool) {
+    /// The newest frame is complete: whether others' packets lay between its own.
+    fn note_interleaving(&mut self, now: Time, has_queue: bool) {
         let is_off = self.is_among_others() || self.marking.is_some() || !self.has(Part::Sharing);
         if is_off || has_queue || !self.has(Part::Interleaving) {
             return;
         }
-        self.interleaved = match self.capacity.is_interleaved(size, INTERLEAVED) {
-            true => self.interleaved + 1,
-            false => self.interleaved.saturating_sub(1),
-        };
+        let is_interleaved = self.capacity.is_interleaved();
+        self.interleaved = if is_interleaved { self.interleaved + 1 } else { self.interleaved.saturating_sub(1) };
         if self.interleaved >= INTERLEAVED_FRAMES {
             self.interleaved = 0;
             self.enter_sharing(now);

@@ -21,7 +21,7 @@ struct Wire {
     loses: u32,
     /// What a token bucket lets through at line rate.
     burst: Bytes,
-    /// Another's packet lies before three of four of ours.
+    /// Two of others' packets lie before every second one of ours.
     interleaved: bool,
 }
 
@@ -69,7 +69,7 @@ impl Wire {
             let mut reports = Vec::new();
             for index in 0..count {
                 let sent_at = self.now + decision.pacing.time_to_send(Bytes::new(PACKET.get() * index));
-                let others = if self.interleaved && index % 4 > 0 { PACKET } else { Bytes::ZERO };
+                let others = Bytes::new(if self.interleaved && index % 2 > 0 { 2 * PACKET.get() } else { 0 });
                 self.free_at = self.free_at.max(sent_at) + self.capacity.time_to_send(PACKET + others);
                 let leaves_at = (self.free_at - self.capacity.time_to_send(self.burst)).max(sent_at + LINE);
                 let packet = self.packet(sent_at, index + 1 == count);
