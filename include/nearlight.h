@@ -915,7 +915,7 @@ nl_status nl_send(nl_host *host,
 nl_status nl_haptics(nl_host *host, uint32_t viewer, const nl_haptics_pulse *pulse);
 
 // How the pointer of `viewer` looks, or of all and of those who come with 0: a keyword of CSS' `cursor`, such as "default", "grab" or
-// "none"; and with `captured` 1 that it is captured when the user clicks, for its movement. Until it is set it is "default" and free.
+// "none", and NULL for "default"; and with `captured` 1 that it is captured when the user clicks, for its movement. Until it is set it is "default" and free.
 nl_status nl_set_pointer(nl_host *host,
                          uint32_t viewer,
                          const char *cursor,

@@ -151,7 +151,7 @@ pub unsafe extern "C" fn nl_haptics(host: *mut nl_host, viewer: u32, pulse: *con
 }
 
 /// How the pointer of `viewer` looks, or of all and of those who come with 0: a keyword of CSS' `cursor`, such as "default", "grab" or
-/// "none"; and with `captured` 1 that it is captured when the user clicks, for its movement. Until it is set it is "default" and free.
+/// "none", and NULL for "default"; and with `captured` 1 that it is captured when the user clicks, for its movement. Until it is set it is "default" and free.
 ///
 /// # Safety
 /// `cursor` ends with a zero byte.

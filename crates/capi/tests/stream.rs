@@ -61,7 +61,7 @@ async fn a_c_program_is_seen_touched_and_heard_of() {
     let folder = Folder::new("stream");
     let program = folder.0.join("program");
     build(&common::root().join("crates/capi/tests/program.c"), &program);
-    let (mut running, mut output, link) = start(&program);
+    let (mut running, mut output, link) = start(&program, &[]);
 
     let screenshot = folder.0.join("last.png");
     let mut view = ViewOptions { codecs: vec![CodecKind::Vp8], ..ViewOptions::new(link.clone()) };

@@ -1,13 +1,17 @@
 //! Where an OpenGL picture becomes planes: by a shader in its context, or by the processor after reading it back; handed over at once, or with
-//! the next one. Rounds are interleaved. Prints a table; docs/embedding.md has it.
+//! the next one. And the same from the program's last pass on: converted in a pass of its own, by the processor, or not at all because the last
+//! pass draws planes. Rounds are interleaved. Prints tables; docs/embedding.md has them.
 
 #[path = "../tests/context/mod.rs"]
 mod context;
+#[path = "../tests/last_pass/mod.rs"]
+mod last_pass;
 
 use std::time::Duration;
 
 use context::Context;
 use glow::HasContext;
+use last_pass::LastPass;
 use nearlight_embed::{Content, Host, Options, Rows, Size, Span, What};
 use nearlight_graphics::gl::{Conversion, HandOver, Reader, ReaderOptions};
 use nearlight_viewer::{Options as ViewerOptions, Viewer};
@@ -22,7 +26,7 @@ fn main() {
         return;
     }
     let context = Context::new();
-    let gl = context.functions();
+    let gl = &context.functions();
     // SAFETY: the context is current.
     println!("{}", unsafe { gl.get_parameter_string(glow::RENDERER) });
     println!("submit_texture in the calling thread, microseconds (median, 95 %)");
@@ -65,11 +69,64 @@ fn main() {
             }
         }
         for (way, spans) in ways.iter().zip(&mut spans) {
-            spans.sort_unstable();
-            let at = |share: usize| spans.get(spans.len() * share / 100).map_or(0, |span: &Span| span.as_micros());
-            println!("{size} {:?} {:?}: {} ({})", way.hand_over, way.conversion, at(50), at(95));
+            println!("{size} {:?} {:?}: {}", way.hand_over, way.conversion, quantiles(spans));
         }
+        last_passes(&host, gl, texture, size);
         viewer.close().expect("an end");
         host.close().expect("an end");
     }
+}
+
+/// Where the picture of a last pass becomes planes.
+#[derive(Clone, Copy)]
+enum Way {
+    Processor,
+    OwnPass,
+    LastPass,
+}
+
+/// From the beginning of the last pass until the picture is submitted. Everything waits for it, so that all of the work is in the time.
+fn last_passes(host: &Host, gl: &glow::Context, scene: glow::Texture, size: Size) {
+    let pass = LastPass::new(gl, scene, size);
+    let content = Content::default();
+    let ways = [
+        (Way::Processor, "drawn as RGBA, converted by the processor"),
+        (Way::OwnPass, "drawn as RGBA, converted in a pass of its own"),
+        (Way::LastPass, "drawn as planes, read into lent ones"),
+    ];
+    let mut spans = [(); 3].map(|()| Vec::new());
+    for _ in 0..ROUNDS {
+        for ((way, _), spans) in ways.iter().zip(&mut spans) {
+            let conversion = if matches!(way, Way::Processor) { Conversion::Processor } else { Conversion::Shader };
+            let options = ReaderOptions { hand_over: HandOver::AtOnce, conversion };
+            // SAFETY: the context of this library is current, and has the pass' texture.
+            unsafe {
+                let mut reader = Reader::of_current(options).expect("a reader");
+                for _ in 0..PICTURES {
+                    let began = host.now();
+                    if matches!(way, Way::LastPass) {
+                        let mut planes = host.lend(size).expect("planes");
+                        pass.draw_planes(&mut planes);
+                        host.submit_planes(planes, &content).expect("a picture");
+                    } else {
+                        let texture = pass.draw_pixels().0;
+                        reader.submit_texture(host, texture, size, Rows::TopDown, content).expect("a picture");
+                    }
+                    spans.push(host.now() - began);
+                    std::thread::park_timeout(PAUSE);
+                }
+                reader.delete();
+            }
+        }
+    }
+    for ((_, name), spans) in ways.iter().zip(&mut spans) {
+        println!("{size} last pass, {name}: {}", quantiles(spans));
+    }
+}
+
+/// The median and the 95th percentile, in microseconds.
+fn quantiles(spans: &mut [Span]) -> String {
+    spans.sort_unstable();
+    let at = |share: usize| spans.get(spans.len() * share / 100).map_or(0, |span| span.as_micros());
+    format!("{} ({})", at(50), at(95))
 }

@@ -1,6 +1,6 @@
 //! What a picture shows, kept until its pixels have been read.
 
-use nearlight_embed::{Content, Fov, Host, Pose, Time, View};
+use nearlight_embed::{Content, Fov, Host, HostError, Pose, Time, View};
 
 use crate::GraphicsError;
 
@@ -20,6 +20,9 @@ pub(crate) struct Kept {
 
 impl Kept {
     pub(crate) fn new(host: &Host, content: Content<'_>) -> Result<Self, GraphicsError> {
+        if host.is_closed() {
+            return Err(HostError::Closed.into());
+        }
         let count = content.views.len();
         if count > 2 {
             return Err(GraphicsError::Argument("a picture has at most 2 views"));

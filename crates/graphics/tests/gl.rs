@@ -2,12 +2,14 @@
 //! driver, which `scripts/setup.sh` installs (Mesa's software renderer).
 
 mod context;
+mod last_pass;
 mod watched;
 
 use std::num::NonZeroU32;
 
 use context::Context;
 use glow::HasContext;
+use last_pass::LastPass;
 use nearlight_codec::Picture;
 use nearlight_embed::{Content, Host, PixelOrder, Rows, Size};
 use nearlight_graphics::gl::{Conversion, HandOver, Reader, ReaderOptions};
@@ -113,6 +115,29 @@ fn a_texture_a_frame_buffer_and_a_pixel_buffer_are_the_picture() {
         }
     }
     assert!(bench.context.is_current());
+}
+
+#[test]
+fn a_last_pass_draws_into_the_planes_that_encoders_read() {
+    let bench = Bench::new();
+    let scene = bench.texture(&pattern(60));
+    let pass = LastPass::new(&bench.gl, scene, SIZE);
+    let content = Content::default();
+    let mut reader = Bench::reader(HandOver::AtOnce, Conversion::Processor);
+    let converted = bench.watched.encoded(|| {
+        let texture = name(pass.draw_pixels());
+        // SAFETY: the context is current and has this texture.
+        unsafe { reader.submit_texture(&bench.host, texture, SIZE, Rows::TopDown, content) }.expect("a picture");
+    });
+    let drawn = bench.watched.encoded(|| {
+        let mut planes = bench.host.lend(SIZE).expect("planes");
+        pass.draw_planes(&mut planes);
+        bench.host.submit_planes(planes, &content).expect("a picture");
+    });
+    let (most, mean) = difference(&converted, &drawn);
+    assert!(most <= 2 && mean < 0.6, "{most}, {mean}");
+    // SAFETY: the context is current.
+    unsafe { reader.delete() };
 }
 
 #[test]

@@ -81,10 +81,13 @@ impl Drop for Running {
     }
 }
 
-/// The program once it has printed its link.
-pub fn start(program: &Path) -> (Running, BufReader<ChildStdout>, Link) {
+/// The program once it has printed its link, with more variables in its environment.
+pub fn start(program: &Path, environment: &[(&str, &str)]) -> (Running, BufReader<ChildStdout>, Link) {
     let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", program.parent().expect("a folder")).stdout(Stdio::piped());
+    command
+        .envs(environment.iter().copied())
+        .env("LD_LIBRARY_PATH", program.parent().expect("a folder"))
+        .stdout(Stdio::piped());
     let mut running = Running(command.spawn().expect("the program starts"));
     let mut output = BufReader::new(running.0.stdout.take().expect("piped"));
     let mut faults = String::new();
