@@ -10,9 +10,13 @@ printf '== parts (criterion medians)\n'
 cargo bench --quiet -p nearlight-session -p nearlight-rate -p nearlight-codec --bench packet --bench feedback --bench codec -- \
   --quick --discard-baseline | grep -vE '^$|thrpt:'
 
-printf '\n== a program with the server in its process: what submitting costs, from picture to packet, and both modes\n'
+printf '\n== a program with the server in its process: what submitting costs, from picture to packet, both modes, and from packet to decoder\n'
 cargo bench --quiet -p nearlight-embed --bench submit -- --quick --discard-baseline | grep -vE '^$|thrpt:'
 cargo bench --quiet -p nearlight-embed --bench datapath
+cargo bench --quiet -p nearlight-embed --bench arrival
+
+printf '\n== pictures of OpenGL: where they become planes\n'
+cargo bench --quiet -p nearlight-graphics --bench gl
 
 printf '\n== erasure codes, ours and others (microseconds by sources+repairs of 1,200 bytes)\n'
 "$nearlight" lab fec-bench --json --each 20

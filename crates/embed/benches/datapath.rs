@@ -1,26 +1,23 @@
 //! What lies between a finished picture and the network, encoder excluded, and the two modes side by side: threaded and synchronous. Runs are
 //! interleaved, because the machine may have other work. Prints tables.
 
+mod common;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nearlight_codec::{
-    CodecError, CodecKind, Coded, Encoder, EncoderConfig, EncoderDescription, EncoderFactory, Encoders,
-    Picture as Planes, Reference, sample,
-};
+use common::{quantiles, stub_encoders};
+use nearlight_codec::{CodecKind, sample};
 use nearlight_embed::{
-    Bitrate, Content, Host, Image, Layout, Options, Picture, PixelOrder, Plane, Rows, Size, Span, Time, What,
+    Content, Host, Image, Layout, Options, Picture, PixelOrder, Plane, Rows, Size, Span, Time, What,
 };
 use nearlight_net::{Clock, ConnectOptions, Trust, connect};
-use nearlight_units::FrameId;
 use nearlight_viewer::{Options as ViewerOptions, Viewer};
 use nearlight_wire::{ClientMessage, DisplayKind, Hello, PROTOCOL_VERSION, Role, TokenProof};
 
 /// Pictures of each run of the first table. The stub's viewer reports nothing, so that a frame may leave every 66 ms.
 const PACKETS: usize = 60;
 const PAUSE: Duration = Duration::from_millis(80);
-/// Bytes of the stub's frames: 20 Mb/s at 60 a second.
-const FRAME: usize = 40_000;
 /// Rounds of the second table, and seconds of a run.
 const ROUNDS: usize = 3;
 const SECONDS: u64 = 5;
@@ -69,44 +66,6 @@ const fn mode(synchronous: bool) -> &'static str {
     if synchronous { "synchronous" } else { "threaded" }
 }
 
-fn quantiles(spans: &[Span]) -> String {
-    let mut sorted: Vec<i64> = spans.iter().map(|span| span.as_micros()).collect();
-    sorted.sort_unstable();
-    let at = |share: usize| sorted.get(sorted.len() * share / 100).copied().unwrap_or_default();
-    format!("{} ({})", at(50), at(95))
-}
-
-/// Answers bits that no decoder takes, in no time.
-struct Stub(Vec<u8>);
-
-struct Stubs;
-
-impl EncoderFactory for Stubs {
-    fn describe(&self, kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
-        Encoders::default().describe(kind, config)
-    }
-
-    fn open(&self, _: CodecKind, _: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
-        Ok(Box::new(Stub(vec![7; FRAME])))
-    }
-}
-
-impl Encoder for Stub {
-    fn encode(&mut self, _: &Planes, _: Reference) -> Result<Coded, CodecError> {
-        Ok(Coded { bits: self.0.as_slice().into(), reference: None, distortion: None })
-    }
-
-    fn on_decoded(&mut self, _: FrameId) {}
-
-    fn set_rate(&mut self, _: Bitrate) -> Result<(), CodecError> {
-        Ok(())
-    }
-
-    fn set_size(&mut self, _: Size) -> Result<(), CodecError> {
-        Ok(())
-    }
-}
-
 fn options(size: Size, synchronous: bool) -> Options {
     let address = Some([127, 0, 0, 1].into());
     let (width, height) = (size.width, size.height);
@@ -126,7 +85,7 @@ fn submit(host: &Host, size: Size, pixels: &[u8], lent: bool) {
 }
 
 fn first_packets(size: Size, lent: bool, synchronous: bool) -> Vec<Span> {
-    let host = Host::open(&Options { encoders: Encoders::new(Stubs), ..options(size, synchronous) }).expect("a server");
+    let host = Host::open(&Options { encoders: stub_encoders(), ..options(size, synchronous) }).expect("a server");
     let link = host.links().remove(0);
     let (clock, ended) = (Clock::start(), AtomicBool::new(false));
     // Both clocks run alike.

@@ -1,4 +1,5 @@
-//! What a submitted picture costs the thread that submits it, beside a plain copy of its bytes.
+//! What a submitted picture costs the thread that submits it, beside a plain copy of its bytes: into memory of the program's own that nobody
+//! else uses, and into the memory that encoders have just read, as the library copies.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use nearlight_client::headless::watch_until;
 use nearlight_client::{HeadlessOptions, ViewOptions};
 use nearlight_codec::sample;
-use nearlight_embed::{Content, Host, Image, Layout, Options, Picture, PixelOrder, Plane, Rows, Size, What};
+use nearlight_embed::{Content, Host, Image, Layout, Options, Picture, PixelOrder, Plane, Rows, Size, Span, What};
 use nearlight_net::Clock;
 use tokio::sync::watch;
 
@@ -31,40 +32,54 @@ fn submit(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("submit at {size}"));
         group.sample_size(50);
         // Between two pictures the encoder works, as it would.
-        let mut measured = |name: &str, work: &mut dyn FnMut()| {
+        let mut measured = |name: &str, work: &mut dyn FnMut() -> Span| {
             group.bench_function(name, |bencher| {
                 bencher.iter_custom(|count| {
                     let mut spent = Duration::ZERO;
                     for _ in 0..count {
-                        let began = host.now();
-                        work();
-                        spent += Duration::from_nanos((host.now() - began).as_nanos().unsigned_abs());
+                        spent += Duration::from_nanos(work().as_nanos().unsigned_abs());
                         std::thread::park_timeout(Duration::from_millis(4));
                     }
                     spent
                 });
             });
         };
+        let timed = |work: &mut dyn FnMut()| {
+            let began = host.now();
+            work();
+            host.now() - began
+        };
+        let copy_planes = |luma: &mut [u8], blue: &mut [u8], red: &mut [u8]| {
+            luma.copy_from_slice(black_box(&picture.luma));
+            blue.copy_from_slice(black_box(&picture.blue));
+            red.copy_from_slice(black_box(&picture.red));
+        };
         let mut copy = vec![0; packed.len()];
-        measured("a copy of RGBA", &mut || black_box(&mut copy).copy_from_slice(black_box(&packed)));
+        measured("a copy of RGBA", &mut || timed(&mut || black_box(&mut copy).copy_from_slice(black_box(&packed))));
         let mut copy = vec![0; size.pixels() * 3 / 2];
         measured("a copy of I420", &mut || {
             let (luma, rest) = copy.split_at_mut(size.pixels());
             let (blue, red) = rest.split_at_mut(size.pixels() / 4);
-            luma.copy_from_slice(black_box(&picture.luma));
-            blue.copy_from_slice(black_box(&picture.blue));
-            red.copy_from_slice(black_box(&picture.red));
+            timed(&mut || copy_planes(luma, blue, red))
+        });
+        measured("a copy of I420 into lent planes", &mut || {
+            let mut planes = host.lend(size).expect("planes");
+            let spent = timed(&mut || copy_planes(&mut planes.luma, &mut planes.blue, &mut planes.red));
+            host.submit_planes(planes, &Content::default()).expect("a picture");
+            spent
         });
         for (name, layout, rows) in [
             ("RGBA", Layout::Packed(PixelOrder::Rgba, plane), Rows::TopDown),
             ("RGBA, bottom up", Layout::Packed(PixelOrder::Rgba, plane), Rows::BottomUp),
             ("I420", Layout::I420(planes), Rows::TopDown),
         ] {
-            measured(name, &mut || host.submit(&image(layout, rows)).expect("a picture"));
+            measured(name, &mut || timed(&mut || host.submit(&image(layout, rows)).expect("a picture")));
         }
         measured("lent planes", &mut || {
-            let planes = host.lend(size).expect("planes");
-            host.submit_planes(planes, &Content::default()).expect("a picture");
+            timed(&mut || {
+                let planes = host.lend(size).expect("planes");
+                host.submit_planes(planes, &Content::default()).expect("a picture");
+            })
         });
         group.finish();
         host.close().expect("an end");
