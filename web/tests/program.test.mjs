@@ -57,7 +57,7 @@ async function untilDrawn(page) {
 }
 
 test("typed text arrives exactly, and the program's end is told with its exit status", async () => {
-  const line = "Az09 ~!@#$%^&*()_+ ñ 漢 🙂";
+  const line = "Az09 ~!@#$%^&*()_+ ñ 漢 🙂字zyÄ";
   const words = `xterm -bg white -fg black -u8 -e sh -c 'IFS= read -r line; echo "read <$line>" > /tmp/line'; cat /tmp/line; exit 3`;
   const { server, page, context, errors } = await open(words);
   await untilDrawn(page);
@@ -65,6 +65,15 @@ test("typed text arrives exactly, and the program's end is told with its exit st
   await page.keyboard.type("Az09 ~!@#$%^&*()_+ ");
   // Not on this keyboard: as an input method commits it.
   await page.keyboard.insertText("ñ 漢 🙂");
+  const devtools = await context.newCDPSession(page);
+  // Composed by an input method: what it shows on the way is not typed.
+  for (const text of ["じ", "じゅう"]) await devtools.send("Input.imeSetComposition", { text, selectionStart: text.length, selectionEnd: text.length });
+  await devtools.send("Input.insertText", { text: "字" });
+  // A German keyboard: other characters at the places of the display's.
+  for (const [code, key] of [["KeyY", "z"], ["KeyZ", "y"], ["Quote", "Ä"]]) {
+    await devtools.send("Input.dispatchKeyEvent", { type: "keyDown", code, key, text: key });
+    await devtools.send("Input.dispatchKeyEvent", { type: "keyUp", code, key });
+  }
   await eventually(() => page.evaluate(() => document.getElementById("typed").value), (value) => value === "");
   await screenshot(page, "program-xterm");
   // The pointer's shape is the browser's cursor, and nobody has captured it.
@@ -171,9 +180,11 @@ test("a program built with SDL has the viewer's gamepad", async () => {
   await page.evaluate(() => {
     const axes = [0, 0, 0, 0];
     const button = (pressed) => ({ pressed, touched: pressed, value: Number(pressed) });
+    window.vibrated = [];
+    const vibrationActuator = { playEffect: async (kind, effect) => void window.vibrated.push({ kind, ...effect }) };
     window.hold = (held, ...sticks) => {
       navigator.getGamepads = () => [{
-        connected: true, index: 0, id: "Made-up pad", mapping: "standard", timestamp: 0,
+        connected: true, index: 0, id: "Made-up pad", mapping: "standard", timestamp: 0, vibrationActuator,
         axes: Object.assign([...axes], sticks), buttons: Array.from({ length: 17 }, (_, index) => button(held.includes(index))),
       }];
     };
@@ -183,6 +194,12 @@ test("a program built with SDL has the viewer's gamepad", async () => {
   await page.evaluate(() => window.hold([0]));
   await untilLogs(server, /found X(box )?360 Controller/, "SDL knows it");
   await page.evaluate(() => window.hold([]));
+  await page.evaluate(() => window.hold([0]));
+  await untilLogs(server, /vibrates: 0/, "SDL takes it for one that vibrates");
+  const vibrated = await eventually(() => page.evaluate(() => window.vibrated), (all) => all.length > 1 && all.at(-1).strongMagnitude === 0, 5_000);
+  const [{ kind, strongMagnitude, weakMagnitude }] = vibrated;
+  assert.deepEqual([kind, strongMagnitude.toFixed(2), weakMagnitude.toFixed(2)], ["dual-rumble", "0.50", "0.25"]);
+  assert.equal(vibrated.at(-1).strongMagnitude, 0, "the program ends it");
   await page.evaluate(() => window.hold([3, 12], -1, 0.5));
   await untilLogs(server, /y down/, "a button");
   await untilLogs(server, /dpup down/, "the cross");

@@ -45,6 +45,8 @@ pub(crate) struct Standing {
     pub(crate) driver: Option<Viewer>,
     /// In the order in which they asked; never the driver.
     pub(crate) asking: Vec<Viewer>,
+    /// The number of the driver's gamepad that is the program's.
+    pub(crate) gamepad: Option<u8>,
 }
 
 /// Devices of all viewers as one keyboard and one pointer.
@@ -66,6 +68,8 @@ pub(crate) struct Controls {
     scrolled: [i32; 2],
     /// None as long as there was none.
     gamepad: Option<PadState>,
+    /// The driver's number of it.
+    gamepad_number: Option<u8>,
     touch: Option<u32>,
     /// The program wants movement: positions would throw its view about.
     captured: bool,
@@ -88,6 +92,7 @@ impl Controls {
             buttons,
             scrolled,
             gamepad,
+            gamepad_number: None,
             touch,
             captured,
         }
@@ -98,7 +103,7 @@ impl Controls {
     }
 
     pub(crate) fn standing(&self) -> Standing {
-        Standing { driver: self.driver(), asking: self.asking.clone() }
+        Standing { driver: self.driver(), asking: self.asking.clone(), gamepad: self.gamepad_number }
     }
 
     /// The program has captured the pointer, or let go of it.
@@ -262,7 +267,7 @@ impl Controls {
         for button in std::mem::take(&mut self.buttons) {
             actions.push(Action::Button { button, pressed: false });
         }
-        (self.touch, self.pointer) = (None, None);
+        (self.touch, self.pointer, self.gamepad_number) = (None, None, None);
         if self.gamepad.is_some() {
             self.set_gamepad(PadState::default(), actions);
         }
@@ -292,6 +297,7 @@ impl Controls {
                 self.press(1, false, actions);
             }
         }
+        self.gamepad_number = first_gamepad(input);
         // One that is unplugged rests.
         let gamepad = gamepad_state(input).or(self.gamepad.map(|_| PadState::default()));
         if let Some(state) = gamepad {

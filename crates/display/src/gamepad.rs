@@ -19,6 +19,12 @@ pub(crate) const EVENT_BYTES: usize = 24;
 const SYNCHRONISATION: u16 = 0;
 const KEY: u16 = 1;
 const ABSOLUTE: u16 = 3;
+const FORCE_FEEDBACK: u16 = 0x15;
+/// The one effect that it has (`FF_RUMBLE`), and the first code of force feedback that is none (`FF_GAIN`).
+const RUMBLE: u16 = 0x50;
+const GAIN: u16 = 0x60;
+/// Bytes of a `struct ff_effect` on a machine of 64 bits.
+const EFFECT_BYTES: usize = 48;
 /// The code of a synchronisation: a client has not read for too long, and has to ask for the state.
 const DROPPED: u16 = 3;
 
@@ -123,10 +129,11 @@ impl PadState {
             0x01 => fixed(INTERFACE_VERSION.to_le_bytes().into()),
             0x02 => fixed(IDENTIFIERS.iter().flat_map(|part| part.to_le_bytes()).collect()),
             0x06 => cut(NAME.bytes().chain([0]).collect(), 0),
+            0x35 => cut(bits([RUMBLE].into_iter()), 16),
             // Properties, lights, sounds, switches, codes of other types: none.
-            0x09 | 0x19..=0x1b | 0x22 | 0x24..=0x3f => cut(Vec::new(), 8),
+            0x09 | 0x19..=0x1b | 0x22 | 0x24..=0x34 | 0x36..=0x3f => cut(Vec::new(), 8),
             0x18 => cut(bits(self.keys_down()), KEY_BYTES),
-            0x20 => cut(bits([SYNCHRONISATION, KEY, ABSOLUTE].into_iter()), 8),
+            0x20 => cut(bits([SYNCHRONISATION, KEY, ABSOLUTE, FORCE_FEEDBACK].into_iter()), 8),
             0x21 => cut(bits(BUTTONS.iter().copied().flatten()), KEY_BYTES),
             0x23 => cut(bits(AXES.iter().map(|(code, _)| *code)), 8),
             0x40..=0x7f => {
@@ -140,7 +147,7 @@ impl PadState {
                 )
             }
             // Force feedback effects at a time.
-            0x84 => fixed(0_i32.to_le_bytes().into()),
+            0x84 => fixed(1_i32.to_le_bytes().into()),
             // To have it alone, and the clock of its events, which is the wall's: both as wished.
             0x90 | 0xa0 => Some((0, Vec::new())),
             _ => None,
@@ -150,6 +157,39 @@ impl PadState {
     fn keys_down(self) -> impl Iterator<Item = u16> {
         BUTTONS.into_iter().zip(0..).filter_map(move |(key, button)| key.filter(|_| self.is_down(button)))
     }
+}
+
+/// How the two motors turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rumble {
+    /// Of the slow, strong motor, and of the fast, weak one: all of it is 65,535.
+    pub(crate) strong: u16,
+    pub(crate) weak: u16,
+    /// 0: until it is stopped.
+    pub(crate) milliseconds: u16,
+}
+
+impl Rumble {
+    /// The effect that a request to the device uploads (`EVIOCSFF`); none for one that it does not have.
+    pub(crate) fn of(effect: &[u8]) -> Option<Self> {
+        let number = |at: usize| Some(u16::from_le_bytes([*effect.get(at)?, *effect.get(at + 1)?]));
+        let [kind, milliseconds, strong, weak] = [number(0)?, number(10)?, number(16)?, number(18)?];
+        (kind == RUMBLE && effect.len() == EFFECT_BYTES).then_some(Self { strong, weak, milliseconds })
+    }
+}
+
+/// Whether a request uploads an effect.
+pub(crate) const fn uploads_effect(request: u32) -> bool {
+    matches!(Request::of(request), Request { size: EFFECT_BYTES, kind: b'E', number: 0x80 })
+}
+
+/// What an event that a program writes asks of the motors: true to play its effect, false to stop; none for events about something else.
+pub(crate) fn plays_effect(event: &[u8]) -> Option<bool> {
+    let number = |at: usize| Some(u16::from_le_bytes([*event.get(at)?, *event.get(at + 1)?]));
+    let (kind, code, value) = (number(16)?, number(18)?, event.get(20..EVENT_BYTES)?);
+    // Clients are never told the effect's number: those that expect one say -1.
+    let is_effect = kind == FORCE_FEEDBACK && (code < GAIN || code == u16::MAX);
+    is_effect.then(|| value.iter().any(|byte| *byte != 0))
 }
 
 /// Bytes of the kernel's list of all keys.
@@ -251,6 +291,27 @@ mod tests {
         assert_eq!((returned, &axis[..4], axis.len()), (0, &[100, 0, 0, 0][..], 24));
         assert_eq!(state.answer(request(0x40 + 6, 24)), None, "an axis that there is not");
         assert_eq!(state.answer(0x8004_6601), None, "a request to something else");
+    }
+
+    /// As SDL uploads and plays it: the number of the effect stays what it was before the upload, -1.
+    #[test]
+    fn an_effect_is_uploaded_played_and_stopped() {
+        let upload = 1 << 30 | 48 << 16 | u32::from(b'E') << 8 | 0x80;
+        assert!(uploads_effect(upload) && !uploads_effect(request(0x35, 16)));
+        let mut effect = [0; 48];
+        effect[..4].copy_from_slice(&[0x50, 0, 255, 255]);
+        effect[10..12].copy_from_slice(&500_u16.to_le_bytes());
+        effect[16..20].copy_from_slice(&[0, 0x80, 0, 0x40]);
+        assert_eq!(Rumble::of(&effect), Some(Rumble { strong: 0x8000, weak: 0x4000, milliseconds: 500 }));
+        assert_eq!(Rumble::of(&effect[..40]), None);
+        effect[0] = 0x51;
+        assert_eq!(Rumble::of(&effect), None, "a periodic effect");
+        let event = |kind, code, value| plays_effect(&event_bytes((kind, code, value), 0));
+        assert_eq!([event(0x15, u16::MAX, 1), event(0x15, 0, 0)], [Some(true), Some(false)]);
+        assert_eq!([event(0x15, 0x60, 9), event(0x11, 0, 1)], [None; 2], "gain, a light");
+        let (_, types) = PadState::default().answer(request(0x20, 8)).expect("types");
+        let (_, effects) = PadState::default().answer(request(0x35, 16)).expect("effects");
+        assert_eq!((types[2], effects[0x50 / 8]), (1 << 5, 1));
     }
 
     #[test]

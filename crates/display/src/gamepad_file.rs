@@ -2,8 +2,11 @@
 //!
 //! Kernels in containers and virtual machines often have no `/dev/uinput`, and a device made there is every program's on the machine. This
 //! way needs only `/dev/fuse`, and the gamepad is the program's alone. The file answers the requests of an event device
-//! ([`crate::gamepad`]); as it is a file and no device, force feedback cannot be had (its request writes back through an argument that only
-//! goes in).
+//! ([`crate::gamepad`]). What a file cannot do as a device does:
+//!
+//! - A program that uploads an effect is not told the effect's number, which comes back through an argument that only goes in. So each
+//!   client has one effect, the newest, which is played whatever number it says.
+//! - All files have the device number 0, by which SDL tells devices apart, so there is one gamepad.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
@@ -21,7 +24,7 @@ use fuser::{
 };
 use rustix::io::Errno;
 
-use crate::gamepad::{EVENT_BYTES, OVERRUN, PadState, event_bytes};
+use crate::gamepad::{EVENT_BYTES, OVERRUN, PadState, Rumble, event_bytes, plays_effect, uploads_effect};
 
 /// Its name among the input devices.
 const NAME: &str = "event0";
@@ -33,6 +36,8 @@ const TTL: Duration = Duration::ZERO;
 const MOST_WAITING: usize = 256;
 /// Clients at a time: programs open a gamepad once or twice.
 const MOST_CLIENTS: usize = 64;
+/// A program is not trusted to change its mind more seldom: each change is a message to the viewer.
+const BETWEEN_RUMBLES: Duration = Duration::from_millis(20);
 /// Bytes are passed through as they are read, at no place in the file (`FOPEN_DIRECT_IO`, `FOPEN_NONSEEKABLE`).
 const OPEN_FLAGS: u32 = 1 | 1 << 2;
 /// The client wants to be woken (`FUSE_POLL_SCHEDULE_NOTIFY`).
@@ -51,10 +56,12 @@ pub(crate) struct GamepadFile {
 }
 
 impl GamepadFile {
-    /// Mounts it in a folder that does not exist yet. The gamepad is there from its first state on.
-    pub(crate) fn mount(folder: &Path) -> io::Result<Self> {
+    /// Mounts it in a folder that does not exist yet. The gamepad is there from its first state on. `wake` is called when
+    /// [`GamepadFile::poll_rumble`] has something new.
+    pub(crate) fn mount(folder: &Path, wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         DirBuilder::new().mode(0o755).create(folder)?;
-        let device = Arc::new(Mutex::new(Device { mounted: now(), ..Device::default() }));
+        let motors = Motors { rumbled: now(), ..Motors::default() };
+        let device = Arc::new(Mutex::new(Device { mounted: now(), motors, ..Device::default() }));
         let mut options = vec![
             MountOption::FSName("nearlight".into()),
             MountOption::DefaultPermissions,
@@ -66,7 +73,8 @@ impl GamepadFile {
         if rustix::process::geteuid().is_root() {
             options.push(MountOption::AllowOther);
         }
-        let session = fuser::spawn_mount2(Folder(Arc::clone(&device)), folder, &options)?;
+        let files = Folder { device: Arc::clone(&device), wake: Box::new(wake) };
+        let session = fuser::spawn_mount2(files, folder, &options)?;
         Ok(Self { device, folder: folder.to_owned(), tried: AtomicBool::new(false), _session: session })
     }
 
@@ -82,6 +90,11 @@ impl GamepadFile {
         }
         lock(&self.device).set(state, now());
         Ok(())
+    }
+
+    /// What the program wants of the motors, if that has changed; not more often than every 20 ms.
+    pub(crate) fn poll_rumble(&self) -> Option<Rumble> {
+        lock(&self.device).motors.poll(now())
     }
 
     /// Lets go of clients that wait within a read, as a signal would: the kernel cannot end a process that waits for this one.
@@ -114,8 +127,41 @@ struct Device {
     mounted: SystemTime,
     created: Option<SystemTime>,
     state: PadState,
+    motors: Motors,
     clients: BTreeMap<u64, Client>,
     next: u64,
+}
+
+/// What is wanted of the motors.
+struct Motors {
+    /// Not polled yet.
+    wanted: Option<Rumble>,
+    rumbled: SystemTime,
+    /// Somebody was woken to poll it.
+    woken: bool,
+}
+
+impl Default for Motors {
+    fn default() -> Self {
+        Self { wanted: None, rumbled: SystemTime::UNIX_EPOCH, woken: false }
+    }
+}
+
+impl Motors {
+    /// True where somebody is to be woken.
+    fn want(&mut self, rumble: Rumble) -> bool {
+        self.wanted = Some(rumble);
+        !std::mem::replace(&mut self.woken, true)
+    }
+
+    fn poll(&mut self, at: SystemTime) -> Option<Rumble> {
+        self.woken = false;
+        // A clock that was set back counts as one that has gone on.
+        let due = at.duration_since(self.rumbled).map_or(true, |since| since >= BETWEEN_RUMBLES);
+        let wanted = self.wanted.take_if(|_| due)?;
+        self.rumbled = at;
+        Some(wanted)
+    }
 }
 
 impl Default for Device {
@@ -124,6 +170,7 @@ impl Default for Device {
             mounted: SystemTime::UNIX_EPOCH,
             created: None,
             state: PadState::default(),
+            motors: Motors::default(),
             clients: BTreeMap::new(),
             next: 1,
         }
@@ -137,6 +184,8 @@ struct Client {
     /// It waits within these reads, for so many bytes each.
     reads: Vec<(ReplyData, usize)>,
     sleeper: Option<PollHandle>,
+    /// The newest one that it has uploaded.
+    effect: Option<Rumble>,
 }
 
 impl Client {
@@ -216,25 +265,28 @@ impl Device {
 }
 
 /// The file system.
-struct Folder(Arc<Mutex<Device>>);
+struct Folder {
+    device: Arc<Mutex<Device>>,
+    wake: Box<dyn Fn() + Send>,
+}
 
 impl Filesystem for Folder {
     fn lookup(&mut self, _: &Request<'_>, parent: u64, name: &OsStr, reply: ReplyEntry) {
-        match lock(&self.0).attributes(FILE).filter(|_| parent == FOLDER && name == NAME) {
+        match lock(&self.device).attributes(FILE).filter(|_| parent == FOLDER && name == NAME) {
             Some(attributes) => reply.entry(&TTL, &attributes, 0),
             None => reply.error(Errno::NOENT.raw_os_error()),
         }
     }
 
     fn getattr(&mut self, _: &Request<'_>, file: u64, _: Option<u64>, reply: ReplyAttr) {
-        match lock(&self.0).attributes(file) {
+        match lock(&self.device).attributes(file) {
             Some(attributes) => reply.attr(&TTL, &attributes),
             None => reply.error(Errno::NOENT.raw_os_error()),
         }
     }
 
     fn create(&mut self, _: &Request<'_>, parent: u64, name: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
-        let mut device = lock(&self.0);
+        let mut device = lock(&self.device);
         if parent != FOLDER || name != NAME {
             return reply.error(Errno::PERM.raw_os_error());
         }
@@ -246,7 +298,7 @@ impl Filesystem for Folder {
     }
 
     fn open(&mut self, _: &Request<'_>, _: u64, _: i32, reply: ReplyOpen) {
-        match lock(&self.0).open() {
+        match lock(&self.device).open() {
             Ok(number) => reply.opened(number, OPEN_FLAGS),
             Err(error) => reply.error(error.raw_os_error()),
         }
@@ -263,7 +315,7 @@ impl Filesystem for Folder {
         _: Option<u64>,
         reply: ReplyData,
     ) {
-        let mut device = lock(&self.0);
+        let mut device = lock(&self.device);
         let Some(client) = device.clients.get_mut(&client) else { return reply.error(Errno::BADF.raw_os_error()) };
         let size = size as usize;
         if size < EVENT_BYTES {
@@ -281,7 +333,7 @@ impl Filesystem for Folder {
         &mut self,
         _: &Request<'_>,
         _: u64,
-        _: u64,
+        client: u64,
         _: i64,
         data: &[u8],
         _: u32,
@@ -289,17 +341,46 @@ impl Filesystem for Folder {
         _: Option<u64>,
         reply: fuser::ReplyWrite,
     ) {
-        // Lights and effects that it does not have.
+        let mut device = lock(&self.device);
+        let effect = device.clients.get(&client).and_then(|client| client.effect).unwrap_or_default();
+        // Of lights that it does not have nothing is to be done.
+        let wanted = data.chunks_exact(EVENT_BYTES).filter_map(plays_effect).last();
+        let wakes = wanted.is_some_and(|plays| device.motors.want(if plays { effect } else { Rumble::default() }));
+        drop(device);
+        if wakes {
+            (self.wake)();
+        }
         reply.written(data.len() as u32);
     }
 
     fn release(&mut self, _: &Request<'_>, _: u64, client: u64, _: i32, _: Option<u64>, _: bool, reply: ReplyEmpty) {
-        lock(&self.0).clients.remove(&client);
+        lock(&self.device).clients.remove(&client);
         reply.ok();
     }
 
-    fn ioctl(&mut self, _: &Request<'_>, _: u64, _: u64, _: u32, request: u32, _: &[u8], room: u32, reply: ReplyIoctl) {
-        match lock(&self.0).state.answer(request) {
+    fn ioctl(
+        &mut self,
+        _: &Request<'_>,
+        _: u64,
+        client: u64,
+        _: u32,
+        request: u32,
+        data: &[u8],
+        room: u32,
+        reply: ReplyIoctl,
+    ) {
+        let mut device = lock(&self.device);
+        if uploads_effect(request) {
+            let uploaded = Rumble::of(data).zip(device.clients.get_mut(&client));
+            return match uploaded {
+                Some((effect, client)) => {
+                    client.effect = Some(effect);
+                    reply.ioctl(0, &[]);
+                }
+                None => reply.error(Errno::INVAL.raw_os_error()),
+            };
+        }
+        match device.state.answer(request) {
             Some((returned, bytes)) if bytes.len() <= room as usize => reply.ioctl(returned, &bytes),
             Some(_) => reply.error(Errno::INVAL.raw_os_error()),
             None => reply.error(Errno::NOTTY.raw_os_error()),
@@ -316,7 +397,7 @@ impl Filesystem for Folder {
         flags: u32,
         reply: ReplyPoll,
     ) {
-        let mut device = lock(&self.0);
+        let mut device = lock(&self.device);
         let Some(client) = device.clients.get_mut(&client) else { return reply.error(Errno::BADF.raw_os_error()) };
         if flags & WAKE != 0 {
             client.sleeper = Some(sleeper);
@@ -325,7 +406,7 @@ impl Filesystem for Folder {
     }
 
     fn readdir(&mut self, _: &Request<'_>, _: u64, _: u64, from: i64, mut reply: ReplyDirectory) {
-        let file = lock(&self.0).created.map(|_| (FILE, FileType::RegularFile, NAME));
+        let file = lock(&self.device).created.map(|_| (FILE, FileType::RegularFile, NAME));
         let folder = [(FOLDER, FileType::Directory, "."), (FOLDER, FileType::Directory, "..")];
         for ((inode, kind, name), next) in folder.into_iter().chain(file).zip(1..).skip(from.max(0) as usize) {
             if reply.add(inode, next, kind, name) {

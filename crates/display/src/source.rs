@@ -18,7 +18,7 @@ use nearlight_scene::{
 };
 use nearlight_sound::SoundBlock;
 use nearlight_units::{Span, Time};
-use nearlight_wire::CursorShape;
+use nearlight_wire::{CursorShape, Haptics, HapticsTarget, MAX_HAPTICS_MILLISECONDS};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -26,6 +26,7 @@ use crate::DisplayError;
 use crate::connection::{Place, Ringer, ThreadError, bell};
 use crate::controls::Standing;
 use crate::cursor::hidden;
+use crate::gamepad::Rumble;
 use crate::injection::{Consequence, Heard};
 use crate::microphone::Microphone;
 use crate::specification::{Demand, Ending, ProgramOptions, Report, SOUND_SOCKET};
@@ -190,6 +191,23 @@ impl Shared {
         self.ring();
     }
 
+    /// The gamepad of whoever has the controls vibrates.
+    fn on_rumble(&self, Rumble { strong, weak, milliseconds }: Rumble) {
+        let mut state = self.state();
+        let Some((driver, gamepad)) = state.standing.driver.zip(state.standing.gamepad) else { return };
+        let strength = |of: u16| f32::from(of) / f32::from(u16::MAX);
+        let milliseconds = if milliseconds == 0 { u16::MAX } else { milliseconds }.min(MAX_HAPTICS_MILLISECONDS);
+        let haptics = Haptics {
+            target: HapticsTarget::Gamepad(gamepad),
+            milliseconds,
+            strong: strength(strong),
+            weak: strength(weak),
+        };
+        state.put_out(std::iter::once((driver, Output::Haptics(haptics))));
+        drop(state);
+        self.ring();
+    }
+
     fn tell_all(&self, text: &str) {
         let mut state = self.state();
         let viewers: Vec<Viewer> = state.viewers.iter().copied().collect();
@@ -224,7 +242,7 @@ impl State {
     }
 
     fn standing_for(&self, viewer: Viewer) -> Output {
-        let Standing { driver, asking } = &self.standing;
+        let Standing { driver, asking, .. } = &self.standing;
         let holder = driver.map(|driver| if driver == viewer { "you" } else { "other" });
         let content = json!({
             "holder": holder,
@@ -386,6 +404,7 @@ fn follow(mut reports: BufReader<ChildStdout>, shared: &Shared) {
         match next_report(&mut reports) {
             Some(Report::Started { how }) => tracing::info!("{name} runs: {how}"),
             Some(Report::Output { line }) => tracing::info!("{name}: {line}"),
+            Some(Report::Rumble(rumble)) => shared.on_rumble(rumble),
             Some(Report::Ended { ending, again: true }) => {
                 tracing::warn!("{name} ended with {ending} and is started again");
                 let words = format!("{name} ended with {ending}. It is started again.");

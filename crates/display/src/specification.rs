@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::Sandbox;
-use crate::gamepad::PadState;
+use crate::gamepad::{PadState, Rumble};
 
 /// A program to serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,6 +166,8 @@ pub(crate) enum Report {
     Started { how: String },
     /// A line of the program's standard output or error.
     Output { line: String },
+    /// The gamepad is to vibrate.
+    Rumble(Rumble),
     /// It is started again if `again`.
     Ended { ending: Ending, again: bool },
     /// It cannot be run.

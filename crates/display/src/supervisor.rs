@@ -99,6 +99,8 @@ enum News {
     Close,
     Line(String),
     Gamepad(PadState),
+    /// The program wants something of the gamepad's motors.
+    Rumble,
 }
 
 /// What is not dealt with where it is heard.
@@ -193,7 +195,10 @@ impl Supervisor {
                     report(&Report::Output { line: format!("the gamepad cannot be set: {error}") });
                 }
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            Ok(News::Rumble) | Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(rumble) = self.gamepad.as_ref().and_then(GamepadFile::poll_rumble) {
+            report(&Report::Rumble(rumble));
         }
         Heard::Nothing
     }
@@ -204,7 +209,8 @@ impl Supervisor {
             return "no gamepads (they need a sandbox)".into();
         }
         let Some(folder) = &self.folder else { return "no gamepads (they need a display of its own)".into() };
-        match GamepadFile::mount(&folder.join("input")) {
+        let news = self.news.clone();
+        match GamepadFile::mount(&folder.join("input"), move || drop(news.send(News::Rumble))) {
             Ok(gamepad) => {
                 self.gamepad = Some(gamepad);
                 "one gamepad".into()

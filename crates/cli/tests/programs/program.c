@@ -4,7 +4,7 @@
  * relative  captures the pointer, and prints the sum of all movement whenever a key is released
  * stripes   draws by OpenGL as fast as it can, each picture of one grey in horizontal bands drawn one after the other
  * dialog    opens a message box over its window, and prints how it was closed and the keys that its window gets afterwards
- * gamepad   prints what a gamepad does, in SDL's names of its parts */
+ * gamepad   prints what a gamepad does, in SDL's names of its parts, and lets it vibrate when its button A is pressed */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,14 +80,17 @@ static void gamepad(void) {
   Event event;
   if (SDL(int, InitSubSystem, unsigned)(0x2000 /* game controllers */)) { fprintf(stderr, "no game controllers\n"); exit(3); }
   printf("%d at the start\n", SDL(int, NumJoysticks, void)());
+  void *pad = NULL;
   while (SDL(int, WaitEvent, Event *)(&event)) {
     if (event.type == PAD_ADDED) {
-      void *pad = SDL(void *, GameControllerOpen, int)(event.pad.which);
+      pad = SDL(void *, GameControllerOpen, int)(event.pad.which);
       printf("found %s\n", pad ? SDL(const char *, GameControllerName, void *)(pad) : "nothing");
     }
     if (event.type == PAD_AXIS) printf("%s %d\n", SDL(const char *, GameControllerGetStringForAxis, int)(event.pad.part), event.pad.value);
     if (event.type == PAD_DOWN || event.type == PAD_UP)
       printf("%s %s\n", SDL(const char *, GameControllerGetStringForButton, int)(event.pad.part), event.type == PAD_DOWN ? "down" : "up");
+    if (event.type == PAD_DOWN && event.pad.part == 0 /* A */)
+      printf("vibrates: %d\n", SDL(int, GameControllerRumble, void *, unsigned short, unsigned short, unsigned)(pad, 0x8000, 0x4000, 400));
     if (event.type == QUIT) return;
   }
 }

@@ -72,12 +72,16 @@ fn the_driver_hands_the_controls_to_whoever_asked_first() {
     for viewer in [ONE, TWO, THREE, TWO] {
         controls.on_asked(millis(10), viewer, &mut actions);
     }
-    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO, THREE] });
+    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO, THREE], gamepad: None });
     controls.on_released(millis(20), TWO, &mut actions);
-    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![THREE] }, "a request is withdrawn");
+    assert_eq!(
+        controls.standing(),
+        Standing { driver: Some(ONE), asking: vec![THREE], gamepad: None },
+        "a request is withdrawn"
+    );
     assert_eq!(actions, [], "asking does nothing to the program");
     controls.on_released(millis(30), ONE, &mut actions);
-    assert_eq!(controls.standing(), Standing { driver: Some(THREE), asking: vec![] });
+    assert_eq!(controls.standing(), Standing { driver: Some(THREE), asking: vec![], gamepad: None });
     assert!(matches!(actions[..], [Action::Keyboard(Step::Key { pressed: false, .. })]), "{actions:?}");
     assert_eq!(act(&mut controls, 40, ONE, &down), [], "the one who handed them on watches");
     // Handed on to nobody, they are free; who asks for free controls or for those of an idle viewer has them at once.
@@ -85,9 +89,9 @@ fn the_driver_hands_the_controls_to_whoever_asked_first() {
     assert_eq!(controls.standing(), Standing::default());
     controls.on_asked(millis(60), ONE, &mut actions);
     controls.on_asked(millis(60), TWO, &mut actions);
-    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO] });
+    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO], gamepad: None });
     controls.on_asked(millis(9_000), TWO, &mut actions);
-    assert_eq!(controls.standing(), Standing { driver: Some(TWO), asking: vec![] });
+    assert_eq!(controls.standing(), Standing { driver: Some(TWO), asking: vec![], gamepad: None });
     controls.on_asked(millis(9_010), ONE, &mut actions);
     controls.on_viewer_left(millis(9_020), TWO, &mut actions);
     assert_eq!(controls.standing().driver, Some(ONE), "who leaves hands them on as well");
