@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use nearlight_scene::{Damage, PictureSink, PixelFormat, Pixels, SubmittedPicture};
+use nearlight_scene::{Area, Damage, PictureSink, PixelFormat, Pixels, SubmittedPicture};
 use nearlight_units::{Span, Time};
 use x11rb::connection::Connection as _;
 use x11rb::errors::ReplyError;
 use x11rb::protocol::damage::{self, ConnectionExt as _, ReportLevel};
 use x11rb::protocol::shm::{self, ConnectionExt as _};
-use x11rb::protocol::xproto::ImageFormat;
+use x11rb::protocol::xfixes::{self, ConnectionExt as _};
+use x11rb::protocol::xproto::{ImageFormat, Rectangle};
 use x11rb::protocol::{ErrorKind, Event};
 use x11rb::x11_utils::X11Error;
 
@@ -108,15 +109,39 @@ impl Schedule {
 pub(crate) struct Capture {
     display: Display,
     size: ScreenSize,
-    /// Of the newest picture.
+    /// Of the newest picture; no size where the next one counts as changed everywhere.
     captured: (u16, u16),
     damage: damage::Damage,
+    /// What was damaged, as the display tells.
+    region: xfixes::Region,
+    /// What has changed since the picture was sharp; none: all of it, or unknown.
+    changed: Option<Area>,
     segment: shm::Seg,
     memory: SharedMemory,
     bell: Bell,
-    watched: Arc<AtomicBool>,
-    closed: Arc<AtomicBool>,
+    watch: Watch,
     schedule: Schedule,
+}
+
+/// For whom a thread captures.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    pub(crate) watched: Arc<AtomicBool>,
+    /// A viewer has come.
+    pub(crate) joined: Arc<AtomicBool>,
+    pub(crate) closed: Arc<AtomicBool>,
+}
+
+impl Watch {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody watches, and whether somebody is new since the last call.
+    pub(crate) fn look(&self) -> (bool, bool) {
+        let joined = self.joined.swap(false, Ordering::Relaxed);
+        (self.watched.load(Ordering::Relaxed), joined)
+    }
 }
 
 impl Capture {
@@ -125,45 +150,50 @@ impl Capture {
         size: ScreenSize,
         fps: u16,
         bell: Bell,
-        (watched, closed): (Arc<AtomicBool>, Arc<AtomicBool>),
+        watch: Watch,
     ) -> Result<Self, DisplayError> {
         display.needs(shm::X11_EXTENSION_NAME)?;
         display.needs(damage::X11_EXTENSION_NAME)?;
+        display.needs(xfixes::X11_EXTENSION_NAME)?;
         // The largest that the display will have. Pages are used as pictures reach them.
         let (width, height) = display.size;
         let memory =
             SharedMemory::new(usize::from(width) * usize::from(height) * PIXEL).map_err(DisplayError::Memory)?;
         let opened = Self::prepare(&display, &memory);
-        let (segment, damage) = opened
+        let (segment, damage, region) = opened
             .map_err(|error| DisplayError::Display { name: "of the program".into(), reason: error.to_string() })?;
         let schedule = Schedule::new(Span::from_secs(1) / i64::from(fps.max(1)));
-        let captured = (0, 0);
-        Ok(Self { display, size, captured, damage, segment, memory, bell, watched, closed, schedule })
+        let (captured, changed) = ((0, 0), None);
+        Ok(Self { display, size, captured, damage, region, changed, segment, memory, bell, watch, schedule })
     }
 
-    fn prepare(display: &Display, memory: &SharedMemory) -> Result<(shm::Seg, damage::Damage), XError> {
+    fn prepare(display: &Display, memory: &SharedMemory) -> Result<(shm::Seg, damage::Damage, xfixes::Region), XError> {
         let connection = &display.connection;
         // Versions must be negotiated before anything else is asked.
         connection.shm_query_version()?.reply()?;
+        connection.xfixes_query_version(2, 0)?.reply()?;
         connection.damage_query_version(1, 1)?.reply()?;
         let segment = connection.generate_id()?;
         let file = memory.file().try_clone_to_owned().map_err(x11rb::errors::ConnectionError::IoError)?;
         connection.shm_attach_fd(segment, file, false)?.check()?;
         let damage = connection.generate_id()?;
         connection.damage_create(damage, display.root, ReportLevel::NON_EMPTY)?.check()?;
-        Ok((segment, damage))
+        let region = connection.generate_id()?;
+        connection.xfixes_create_region(region, &[])?.check()?;
+        Ok((segment, damage, region))
     }
 
     /// Submits pictures until the source is gone.
     pub(crate) fn run(mut self, sink: &dyn PictureSink) -> Result<(), XError> {
         let mut was_watched = false;
         loop {
-            if self.closed.load(Ordering::Relaxed) {
+            if self.watch.is_closed() {
                 return Ok(());
             }
-            let watched = self.watched.load(Ordering::Relaxed);
+            let (watched, joined) = self.watch.look();
             // Whoever comes gets the display as it is now. One of another size need not be drawn on.
-            if watched && !was_watched || self.captured != even(self.size.get()) {
+            if watched && !was_watched || joined || self.captured != even(self.size.get()) {
+                self.captured = (0, 0);
                 self.schedule.on_damage();
             }
             was_watched = watched;
@@ -175,22 +205,31 @@ impl Capture {
                         self.schedule.on_damage();
                     }
                 }
-                Next::Capture | Next::Sharpen => self.capture(sink)?,
+                Next::Capture => self.capture(sink)?,
+                Next::Sharpen if sink.is_coarse() => self.capture(sink)?,
+                Next::Sharpen => {}
             }
         }
     }
 
     fn capture(&mut self, sink: &dyn PictureSink) -> Result<(), XError> {
         let (connection, (width, height)) = (&self.display.connection, even(self.size.get()));
-        let captured_at = sink.now();
+        let (captured_at, was_sharp) = (sink.now(), !sink.is_coarse());
         // Damage from here on is reported anew.
-        connection.damage_subtract(self.damage, x11rb::NONE, x11rb::NONE)?;
+        connection.damage_subtract(self.damage, x11rb::NONE, self.region)?;
+        let damaged = connection.xfixes_fetch_region(self.region)?;
         let format = ImageFormat::Z_PIXMAP.into();
         let image = connection.shm_get_image(self.display.root, 0, 0, width, height, !0, format, self.segment, 0)?;
+        let damaged = damaged.reply()?.extents;
         match image.reply() {
-            Ok(_) => self.captured = (width, height),
+            Ok(_) if self.captured == (width, height) => {
+                let before = if was_sharp { Some(Area::default()) } else { self.changed };
+                self.changed = before.map(|before| together(before, damaged)).filter(|area| area.width > 0);
+            }
+            Ok(_) => (self.captured, self.changed) = ((width, height), None),
             // The display has become smaller, which this thread is not told yet.
             Err(ReplyError::X11Error(X11Error { error_kind: ErrorKind::Match, .. })) => {
+                self.captured = (0, 0);
                 self.schedule.on_damage();
                 return Ok(());
             }
@@ -198,9 +237,27 @@ impl Capture {
         }
         let stride = usize::from(width) * PIXEL;
         let pixels = Pixels { bytes: self.memory.bytes(), format: PixelFormat::Bgra, width, height, stride };
-        sink.submit(&SubmittedPicture { pixels, captured_at, damage: Damage::Whole, views: &[] });
+        let damage = self.changed.as_ref().map_or(Damage::Whole, |area| Damage::Areas(std::slice::from_ref(area)));
+        sink.submit(&SubmittedPicture { pixels, captured_at, damage, views: &[] });
         Ok(())
     }
+}
+
+/// The rectangle around both, of which any may be empty.
+fn together(one: Area, other: Rectangle) -> Area {
+    let whole = |at: i16| at.max(0).unsigned_abs();
+    let other = Area { left: whole(other.x), top: whole(other.y), width: other.width, height: other.height };
+    let is_empty = |area: Area| area.width == 0 || area.height == 0;
+    if is_empty(one) || is_empty(other) {
+        return if is_empty(one) { other } else { one };
+    }
+    let side = |[from, length]: [u16; 2], [start, extent]: [u16; 2]| {
+        let least = from.min(start);
+        (least, from.saturating_add(length).max(start.saturating_add(extent)) - least)
+    };
+    let (left, width) = side([one.left, one.width], [other.left, other.width]);
+    let (top, height) = side([one.top, one.height], [other.top, other.height]);
+    Area { left, top, width, height }
 }
 
 /// As pictures have to be.
@@ -287,6 +344,18 @@ mod tests {
             assert!((59.0..64.5).contains(&rate), "{rate} of {hertz}");
             assert!(waits[waits.len() / 2] <= most, "{hertz}: {}", waits[waits.len() / 2]);
         }
+    }
+
+    #[test]
+    fn what_has_changed_is_the_rectangle_around_it() {
+        let area = |left, top, width, height| Area { left, top, width, height };
+        let damaged = |x, y, width, height| Rectangle { x, y, width, height };
+        let nothing = damaged(5, 5, 0, 0);
+        assert_eq!(together(Area::default(), nothing).width, 0);
+        assert_eq!(together(area(8, 4, 2, 2), nothing), area(8, 4, 2, 2));
+        assert_eq!(together(Area::default(), damaged(8, 4, 2, 2)), area(8, 4, 2, 2));
+        assert_eq!(together(area(8, 4, 2, 2), damaged(0, 5, 4, 10)), area(0, 4, 10, 11));
+        assert_eq!(together(area(0, 0, 10, 10), damaged(3, 3, 2, 2)), area(0, 0, 10, 10));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::DisplayError;
+use crate::capture::Watch;
 use crate::connection::{Place, Ringer, ThreadError, bell};
 use crate::controls::Standing;
 use crate::cursor::hidden;
@@ -135,8 +136,7 @@ impl Drop for Supervisor {
 
 struct Shared {
     sink: OnceLock<Arc<dyn PictureSink>>,
-    watched: Arc<AtomicBool>,
-    closed: Arc<AtomicBool>,
+    watch: Watch,
     state: Mutex<State>,
     ending: Arc<OnceLock<Ending>>,
     name: String,
@@ -223,7 +223,7 @@ impl Shared {
     }
 
     fn fail(&self, reason: String) {
-        if let Some(sink) = self.sink.get().filter(|_| !self.closed.load(Ordering::Relaxed)) {
+        if let Some(sink) = self.sink.get().filter(|_| !self.watch.is_closed()) {
             sink.on_failed(SceneError::Program(reason));
         }
     }
@@ -287,15 +287,10 @@ impl ProgramSource {
         if let Some(Report::Failed { reason }) = first {
             return Err(DisplayError::Program(reason));
         }
-        let (watched, closed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let watch = Watch::default();
         let (capture_bell, hears_capture) = bell().map_err(DisplayError::Memory)?;
         let (windows_bell, hears_windows) = bell().map_err(DisplayError::Memory)?;
-        let bells = Bells {
-            capture: hears_capture,
-            windows: hears_windows,
-            watched: Arc::clone(&watched),
-            closed: Arc::clone(&closed),
-        };
+        let bells = Bells { capture: hears_capture, windows: hears_windows, watch: watch.clone() };
         let (threads, folder) = match (&options.display, first) {
             (Some(name), _) => (open_x(&Place::Named(name.clone()), options, fps, bells)?, None),
             (None, Some(Report::Display { number, cookie, folder })) => {
@@ -325,14 +320,8 @@ impl ProgramSource {
             viewers: BTreeSet::new(),
             outputs: VecDeque::new(),
         };
-        let shared = Shared {
-            sink: OnceLock::new(),
-            watched,
-            closed,
-            state: Mutex::new(state),
-            ending: Arc::default(),
-            name: program,
-        };
+        let shared =
+            Shared { sink: OnceLock::new(), watch, state: Mutex::new(state), ending: Arc::default(), name: program };
         Ok(Self {
             name,
             size: (width & !1, height & !1),
@@ -437,6 +426,9 @@ impl Application for ProgramSource {
     fn on_viewer_joined(&mut self, _now: Time, viewer: Viewer) {
         self.shared.state().viewers.insert(viewer);
         self.shared.tell_standing(None);
+        // Its first picture is a key frame, which is coarse.
+        self.shared.watch.joined.store(true, Ordering::Relaxed);
+        self.capture_bell.ring();
     }
 
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
@@ -550,14 +542,14 @@ impl PushSource for ProgramSource {
     }
 
     fn set_watched(&mut self, watched: bool) {
-        self.shared.watched.store(watched, Ordering::Relaxed);
+        self.shared.watch.watched.store(watched, Ordering::Relaxed);
         self.capture_bell.ring();
     }
 }
 
 impl Drop for ProgramSource {
     fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::Relaxed);
+        self.shared.watch.closed.store(true, Ordering::Relaxed);
         (self.heard, self.orders) = (None, None);
         self.capture_bell.ring();
         self.windows_bell.ring();

@@ -63,8 +63,7 @@ pub(crate) fn open(
 ) -> Result<Threads, DisplayError> {
     let shown = ScreenSize::new(size);
     let windows = SwayWindows::open(own, shown.clone(), largest)?;
-    let capture =
-        ScreenCopy::open(wayland, largest.unwrap_or(size), fps, bells.capture, (bells.watched, bells.closed))?;
+    let capture = ScreenCopy::open(wayland, largest.unwrap_or(size), fps, bells.capture, bells.watch)?;
     let (devices, map) = VirtualDevices::open(wayland, shown.clone())?;
     let injection = Injection::new(Box::new(devices), map, Arc::new(AtomicBool::new(false)), shown);
     let (width, height) = size;

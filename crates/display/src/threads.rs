@@ -7,7 +7,7 @@ use std::sync::mpsc::Receiver;
 use nearlight_scene::PictureSink;
 
 use crate::DisplayError;
-use crate::capture::Capture;
+use crate::capture::{Capture, Watch};
 use crate::connection::{Bell, Place, ThreadError};
 use crate::injection::Injection;
 use crate::screen::ScreenSize;
@@ -37,8 +37,7 @@ pub(crate) struct Threads {
 pub(crate) struct Bells {
     pub(crate) capture: Bell,
     pub(crate) windows: Bell,
-    pub(crate) watched: Arc<AtomicBool>,
-    pub(crate) closed: Arc<AtomicBool>,
+    pub(crate) watch: Watch,
 }
 
 /// Connects to an X display.
@@ -50,7 +49,7 @@ pub(crate) fn open_x(place: &Place, options: &ProgramOptions, fps: u16, bells: B
     let shown = ScreenSize::new(first.size);
     let largest = options.largest.filter(|_| options.display.is_none());
     let windows = Windows::open(first, Arc::clone(&captured), shown.clone(), (options.size, largest))?;
-    let capture = Capture::open(second, shown.clone(), fps, bells.capture, (bells.watched, bells.closed))?;
+    let capture = Capture::open(second, shown.clone(), fps, bells.capture, bells.watch)?;
     let (devices, map) = XDevices::open(third)?;
     let size @ (width, height) = shown.get();
     let how = if windows.manages() { "Nearlight's window manager" } else { "its own window manager" };

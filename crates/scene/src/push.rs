@@ -18,7 +18,7 @@ use crate::{Application, Pixels, SceneError};
 const MOST_BEHIND: u64 = 3;
 
 /// A rectangle of a picture, in pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Area {
     pub left: u16,
     pub top: u16,
@@ -87,6 +87,12 @@ pub trait PictureSink: Send + Sync {
 
     /// Takes back lent planes that will not be shown.
     fn put_back(&self, planes: Planes);
+
+    /// Whether the newest picture would look better if it were submitted again, so that encoders could spend more on its details. False where
+    /// what they made of it cannot be told from it.
+    fn is_coarse(&self) -> bool {
+        true
+    }
 
     /// [`Application::poll_output`] has an output that need not wait for the next picture.
     fn on_output(&self);

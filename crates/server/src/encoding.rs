@@ -37,6 +37,8 @@ pub(crate) struct Job {
     pub(crate) picture: Picture,
     /// Takes the place of `picture`, whose contents are old.
     pub(crate) in_place: Option<InPlace>,
+    /// The submitted picture that it was made of, if it was.
+    pub(crate) captured: Option<Arc<SharedPicture>>,
     pub(crate) facts: PictureFacts,
 }
 
@@ -282,7 +284,7 @@ impl Coding {
 
     /// Encodes a picture. Returns its memory and the frame to deliver; none when the session is gone.
     fn encode(&mut self, job: Job) -> Result<Option<(Picture, EncodedFrame<'static>)>, CodecError> {
-        let Job { picture, in_place, facts } = job;
+        let Job { picture, in_place, captured: original, facts } = job;
         // May wait for the session, with which nobody is to wait for the picture.
         if !self.mailbox.announce(facts.size, facts.views.len() as u8) {
             return Ok(None);
@@ -298,7 +300,11 @@ impl Coding {
                 frame
             }
         };
-        Ok(Some((picture, frame?)))
+        let frame = frame?;
+        if let Some(original) = original {
+            original.on_coded(frame.distortion.coded);
+        }
+        Ok(Some((picture, frame)))
     }
 
     fn encode_picture(&mut self, picture: &Picture, facts: PictureFacts) -> Result<EncodedFrame<'static>, CodecError> {
@@ -395,7 +401,7 @@ mod tests {
             deadline: Time::ZERO,
             views: Vec::new(),
         };
-        Job { picture, in_place: None, facts }
+        Job { picture, in_place: None, captured: None, facts }
     }
 
     fn free_picture(lane: &mut EncoderLane) -> Picture {

@@ -189,6 +189,10 @@ impl PictureSink for EncodingSink {
         self.pictures.put_back(planes);
     }
 
+    fn is_coarse(&self) -> bool {
+        self.pictures.is_coarse()
+    }
+
     fn on_output(&self) {
         self.pictures.on_output();
     }

@@ -175,6 +175,7 @@ impl Coding {
         };
         let reference = if *key { Reference::Nothing } else { Reference::Newest };
         let coded = encoder.encode(picture, reference)?;
+        captured.on_coded(coded.distortion);
         let distortion = Distortion { coded: coded.distortion, frozen: change.on_picture(picture.view()) };
         let frame = SharedFrame { key: coded.is_key(), size: *size, bits: &coded.bits, distortion };
         let encoded_at = self.clock.now();

@@ -1,12 +1,12 @@
 //! Pictures that a source submits, converted in its own thread; an untaken picture is replaced by a newer one.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use nearlight_codec::{Picture, PictureView, Size, convert};
 use nearlight_net::Clock;
-use nearlight_scene::{Damage, PictureSink, Planes, PlanesContent, SceneError, SubmittedPicture};
+use nearlight_scene::{Area, Damage, PictureSink, Planes, PlanesContent, SceneError, SubmittedPicture};
 use nearlight_units::Time;
 use nearlight_wire::View;
 
@@ -15,6 +15,32 @@ use crate::studio::for_codec;
 
 /// Pictures whose memory is kept for reuse: two being encoded for each of three layers, and one being made.
 const SPARES: usize = 7;
+
+/// Mean squared error of luma, in squared levels, up to which a coded picture counts as sharp. Guess: an error of one level is seen by nobody.
+const SHARP: f64 = 1.0;
+
+/// What encoders have made of a picture.
+#[derive(Debug, Default)]
+struct Sharpness(AtomicU8);
+
+impl Sharpness {
+    const UNKNOWN: u8 = 0;
+    const SHARP: u8 = 1;
+    const COARSE: u8 = 2;
+
+    /// By one of the encoders, which have different rates.
+    fn note(&self, sharp: bool) {
+        self.0.fetch_max(if sharp { Self::SHARP } else { Self::COARSE }, Ordering::Relaxed);
+    }
+
+    fn is_sharp(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::SHARP
+    }
+
+    fn forget(&mut self) {
+        *self.0.get_mut() = Self::UNKNOWN;
+    }
+}
 
 /// A submitted picture.
 #[derive(Debug)]
@@ -30,6 +56,9 @@ pub(crate) struct SharedPicture {
     side_by_side: bool,
     /// Counts from 1.
     pub(crate) number: u64,
+    /// Part of it that has changed since it was sharp, 0 to 1.
+    changed: f64,
+    sharpness: Sharpness,
 }
 
 impl SharedPicture {
@@ -42,7 +71,15 @@ impl SharedPicture {
             views: Vec::new(),
             side_by_side: false,
             number: 0,
+            changed: 1.0,
+            sharpness: Sharpness::default(),
         }
+    }
+
+    /// A frame was coded of it with this mean squared error of luma, in squared levels, if that is known. All of the error is taken to lie in
+    /// what has changed.
+    pub(crate) fn on_coded(&self, error: Option<f64>) {
+        self.sharpness.note(error.is_some_and(|error| error <= SHARP * self.changed));
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Picture> {
@@ -122,11 +159,19 @@ impl Pictures {
         }
         let SubmittedPicture { captured_at, views, .. } = *picture;
         let content = PlanesContent { captured_at, views, side_by_side: views.len() == 2 };
-        self.keep_submitted(planes_of(converted), &content)
+        let changed = match picture.damage {
+            Damage::Whole => 1.0,
+            Damage::Areas(areas) => part_of(areas, converted.size),
+        };
+        self.keep_planes(planes_of(converted), &content, changed)
     }
 
     /// The same for planes.
     pub(crate) fn keep_submitted(&self, planes: Planes, content: &PlanesContent<'_>) -> bool {
+        self.keep_planes(planes, content, 1.0)
+    }
+
+    fn keep_planes(&self, planes: Planes, content: &PlanesContent<'_>, changed: f64) -> bool {
         let PlanesContent { captured_at, views, side_by_side } = *content;
         let picture = picture_of(planes);
         if let Err(error) = picture.view().check() {
@@ -150,7 +195,8 @@ impl Pictures {
             shared.views.clear();
             shared.views.extend_from_slice(views);
             (shared.captured_at, shared.converted_at) = (captured_at, self.clock.now());
-            (shared.side_by_side, shared.number) = (side_by_side, number);
+            (shared.side_by_side, shared.number, shared.changed) = (side_by_side, number, changed);
+            shared.sharpness.forget();
         }
         let replaced = kept.newest.replace(shared);
         kept.keep(replaced);
@@ -189,6 +235,12 @@ impl Kept {
             self.planes.push(planes);
         }
     }
+}
+
+/// The part of a picture that these areas cover, 0 to 1.
+fn part_of(areas: &[Area], size: Size) -> f64 {
+    let pixels: f64 = areas.iter().map(|area| f64::from(area.width) * f64::from(area.height)).sum();
+    (pixels / (size.pixels() as f64).max(1.0)).min(1.0)
 }
 
 /// Moves the planes; nothing is copied.
@@ -241,6 +293,10 @@ impl PictureSink for Pictures {
         self.kept().keep_planes(planes);
     }
 
+    fn is_coarse(&self) -> bool {
+        self.kept().newest.as_ref().is_none_or(|newest| !newest.sharpness.is_sharp())
+    }
+
     fn on_output(&self) {
         let _ = self.events.try_send(FanOutEvent::Input);
     }
@@ -285,6 +341,35 @@ mod tests {
         assert!(pictures.kept().spares.len() <= SPARES);
         // One for the first picture and one for all that arrived between two looks.
         assert_eq!(heard.try_iter().count(), 2);
+    }
+
+    #[test]
+    fn a_picture_is_sharp_once_every_encoder_has_coded_what_has_changed_well() {
+        const CORNER: [Area; 1] = [Area { left: 0, top: 0, width: 8, height: 8 }];
+        let (events, _heard) = sync_channel(64);
+        let pictures = Pictures::new(Clock::start(), events);
+        pictures.set_watched(true);
+        let bytes = vec![200; 32 * 16 * 4];
+        let submit = |millis, damage| {
+            let pixels = Pixels { bytes: &bytes, format: PixelFormat::Rgba, width: 32, height: 16, stride: 128 };
+            pictures.submit(&SubmittedPicture { pixels, captured_at: Time::from_millis(millis), damage, views: &[] });
+            pictures.newest().expect("a picture")
+        };
+        assert!(pictures.is_coarse(), "there is none");
+        let whole = submit(1, Damage::Whole);
+        assert!(pictures.is_coarse(), "nobody has coded it");
+        whole.on_coded(Some(0.9));
+        assert!(!pictures.is_coarse());
+        whole.on_coded(Some(2.0));
+        assert!(pictures.is_coarse(), "another viewer has it at a lower rate");
+        let part = submit(2, Damage::Areas(&CORNER));
+        assert!(pictures.is_coarse(), "a new one");
+        part.on_coded(Some(0.1));
+        assert!(!pictures.is_coarse(), "an eighth has changed");
+        submit(3, Damage::Areas(&CORNER)).on_coded(Some(0.2));
+        assert!(pictures.is_coarse(), "which is seen there");
+        submit(4, Damage::Whole).on_coded(None);
+        assert!(pictures.is_coarse(), "an encoder that does not tell");
     }
 
     #[test]

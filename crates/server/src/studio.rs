@@ -374,7 +374,7 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
         deadline: render_started_at + display_budget(format.frame_interval()),
         views,
     };
-    viewer.ended = !viewer.lane.encode(Job { picture, in_place: None, facts });
+    viewer.ended = !viewer.lane.encode(Job { picture, in_place: None, captured: None, facts });
     Ok(decision.into())
 }
 

@@ -4,8 +4,6 @@
 //! copies into one of two pieces of shared memory; the other one holds the newest picture, for encoders to spend more bits on.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nearlight_scene::{Damage, PictureSink, PixelFormat, Pixels, SubmittedPicture};
@@ -21,7 +19,7 @@ use wayland_protocols_wlr::screencopy::v1::client::zwlr_screencopy_manager_v1::Z
 
 use super::{bound, connect};
 use crate::DisplayError;
-use crate::capture::{Next, Schedule};
+use crate::capture::{Next, Schedule, Watch};
 use crate::connection::{Bell, ThreadError};
 use crate::shared_memory::SharedMemory;
 
@@ -85,8 +83,7 @@ pub(super) struct ScreenCopy {
     not_before: Time,
     largest: (u16, u16),
     bell: Bell,
-    watched: Arc<AtomicBool>,
-    closed: Arc<AtomicBool>,
+    watch: Watch,
     schedule: Schedule,
 }
 
@@ -97,7 +94,7 @@ impl ScreenCopy {
         largest: (u16, u16),
         fps: u16,
         bell: Bell,
-        (watched, closed): (Arc<AtomicBool>, Arc<AtomicBool>),
+        watch: Watch,
     ) -> Result<Self, DisplayError> {
         let connection = connect(socket)?;
         let (list, queue) = globals::registry_queue_init::<Frame>(&connection)
@@ -120,8 +117,7 @@ impl ScreenCopy {
             not_before: Time::ZERO,
             largest,
             bell,
-            watched,
-            closed,
+            watch,
             schedule,
         })
     }
@@ -129,9 +125,9 @@ impl ScreenCopy {
     /// Submits pictures until the source is gone.
     pub(super) fn run(mut self, sink: &dyn PictureSink) -> Result<(), ThreadError> {
         let mut was_watched = false;
-        while !self.closed.load(Ordering::Relaxed) {
-            let watched = self.watched.load(Ordering::Relaxed);
-            if watched && !was_watched {
+        while !self.watch.is_closed() {
+            let (watched, joined) = self.watch.look();
+            if watched && (!was_watched || joined) {
                 // Whoever comes gets the display as it is now.
                 self.forget_request();
                 (self.whole, self.captured) = (true, false);
@@ -149,8 +145,10 @@ impl ScreenCopy {
         let now = sink.now();
         let limit = match self.schedule.next(now) {
             Next::Wait(limit) => limit,
-            Next::Capture | Next::Sharpen => {
-                self.submit(sink, now);
+            next => {
+                if next == Next::Capture || sink.is_coarse() {
+                    self.submit(sink, now);
+                }
                 Some(Span::ZERO)
             }
         };

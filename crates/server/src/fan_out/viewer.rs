@@ -196,7 +196,7 @@ impl Viewer {
             views: self.views(captured, kind, size, display_at),
         };
         let Encoding::Own { lane, .. } = &mut self.encoding else { return false };
-        self.left = !lane.encode(Job { picture, in_place, facts });
+        self.left = !lane.encode(Job { picture, in_place, captured: Some(Arc::clone(captured)), facts });
         true
     }
 }
