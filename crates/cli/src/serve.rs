@@ -126,8 +126,8 @@ pub(crate) struct ServeArguments {
     /// Capture times: fitted (aligned with a single client's inputs and display refreshes) or even (equally spaced)
     #[arg(long, default_value = "fitted", value_parser = parse::captures, value_name = "fitted|even", action = clap::ArgAction::Set)]
     captures: bool,
-    /// Encode each picture of --video and --test-card once for all clients, in up to three layers of rate and size: on or off. With
-    /// off, and with other sources, each client has its own encoder
+    /// Encode each picture of a program, --video and --test-card once for all clients, in up to three layers of rate and size: on or off.
+    /// With off, and with other sources, each client has its own encoder
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     shared_encodes: bool,
     /// Maximum datagram size in bytes [default: what the transport allows]

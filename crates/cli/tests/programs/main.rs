@@ -12,7 +12,8 @@ mod process;
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -298,20 +299,8 @@ fn what_a_program_plays_is_heard_at_its_pitch() {
     let file = folder.0.join("tone");
     fs::write(&file, tone).expect("a tone");
     let paplay = "exec paplay --raw --format=u8 --rate=44100 --channels=1";
-    let (server, first) = {
-        let mut command = nearlight();
-        command.args(["serve", "--json", "--port", "0", "--size", "320x240", "--fps", "10"]);
-        // The folder is not in the sandbox.
-        command.args(["--program-sandbox", "off"]);
-        if is_root() {
-            command.args(["--program-user", "root"]);
-        }
-        command.args(["--", "sh", "-c", &format!("{paplay} {}", file.display())]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the command starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
-        (Process(child), serde_json::from_str::<serde_json::Value>(&line).expect("JSON"))
-    };
+    let words = format!("{paplay} {}", file.display());
+    let (server, first) = serve(&["--size", "320x240", "--fps", "10"], &["sh", "-c", &words]);
     let heard = folder.0.join("heard.wav");
     let mut viewer = nearlight();
     viewer.args(["view", first["url"].as_str().expect("a link"), "--headless", "--seconds", "4", "--json"]);
@@ -326,6 +315,60 @@ fn what_a_program_plays_is_heard_at_its_pitch() {
     let pitches: Vec<f64> = samples.chunks_exact(4_800).filter(|part| loudest(part) > 8_000).map(pitch).collect();
     let right = pitches.iter().filter(|pitch| (**pitch - 440.0).abs() <= 10.0).count();
     assert!(right >= 10 && right * 10 >= pitches.len() * 8, "{pitches:?}");
+}
+
+/// Ten processes watch, of which each says what rate suits it.
+#[test]
+fn ten_viewers_of_a_program_cost_at_most_three_encodes_of_a_picture() {
+    let folder = Folder::new("ten");
+    let program = folder.program();
+    let (server, first) = serve(
+        &["--size", "320x240", "--fps", "10", "--sound", "off", "--max-clients", "10"],
+        &[program.to_str().expect("text"), "blink"],
+    );
+    let viewers: Vec<_> = (0..10)
+        .map(|_| {
+            let mut viewer = nearlight();
+            viewer.args(["view", first["url"].as_str().expect("a link"), "--headless", "--seconds", "5", "--json"]);
+            viewer.stdout(Stdio::piped()).spawn().expect("the command starts")
+        })
+        .collect();
+    for viewer in viewers {
+        let output = viewer.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(summary["frames"]["displayed"].as_u64().expect("a count") > 0, "{}", summary["frames"]);
+    }
+    let figures = metrics(first["port"].as_u64().expect("a port") as u16);
+    drop(server);
+    let figure = |name: &str| {
+        let line = figures.lines().find_map(|line| line.strip_prefix(&format!("nearlight_{name} ")));
+        line.and_then(|number| number.parse::<u64>().ok()).unwrap_or_else(|| panic!("no {name}: {figures}"))
+    };
+    let (pictures, encodes) = (figure("shared_pictures_total"), figure("shared_encodes_total"));
+    // As few as that on the busiest machine.
+    assert!(pictures >= 5 && encodes <= 3 * pictures, "{encodes} encodes of {pictures} pictures");
+}
+
+fn metrics(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the page's port is open");
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    answer
+}
+
+/// A server of a program without a sandbox, in which its folder would not be, and its first output.
+fn serve(options: &[&str], program: &[&str]) -> (Process, serde_json::Value) {
+    let mut command = nearlight();
+    command.args(["serve", "--json", "--port", "0", "--program-sandbox", "off"]).args(options);
+    if is_root() {
+        command.args(["--program-user", "root"]);
+    }
+    let mut child = command.arg("--").args(program).stdout(Stdio::piped()).spawn().expect("the command starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
+    (Process(child), serde_json::from_str(&line).expect("JSON"))
 }
 
 fn loudest(samples: &[i16]) -> u16 {

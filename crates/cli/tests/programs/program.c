@@ -3,6 +3,7 @@
  *
  * relative  captures the pointer, and prints the sum of all movement whenever a key is released
  * stripes   draws by OpenGL as fast as it can, each picture of one grey in horizontal bands drawn one after the other
+ * blink     changes its grey ten times a second
  * dialog    opens a message box over its window, and prints how it was closed and the keys that its window gets afterwards
  * gamepad   prints what a gamepad does, in SDL's names of its parts, and lets it vibrate when its button A is pressed */
 #include <dlfcn.h>
@@ -65,6 +66,18 @@ static void stripes(void *window) {
   }
 }
 
+static void blink(void *window) {
+  Event event;
+  for (unsigned grey = 0;; grey = (grey + 16) % 256) {
+    /* A window that has changed its size has another surface. */
+    void *surface = SDL(void *, GetWindowSurface, void *)(window);
+    SDL(int, FillRect, void *, const void *, unsigned)(surface, NULL, grey * 0x010101);
+    SDL(int, UpdateWindowSurface, void *)(window);
+    while (SDL(int, PollEvent, Event *)(&event)) if (event.type == QUIT) return;
+    SDL(void, Delay, unsigned)(100);
+  }
+}
+
 static void dialog(void *window) {
   Event event;
   while (SDL(int, WaitEventTimeout, Event *, int)(&event, 300)) {}
@@ -105,6 +118,7 @@ int main(int count, char **words) {
   if (!window) { fprintf(stderr, "%s\n", SDL(const char *, GetError, void)()); return 3; }
   if (!strcmp(words[1], "relative")) relative();
   else if (!strcmp(words[1], "gamepad")) gamepad();
+  else if (!strcmp(words[1], "blink")) blink(window);
   else if (kind) stripes(window);
   else dialog(window);
   return 0;
