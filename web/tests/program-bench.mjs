@@ -1,6 +1,7 @@
 // From a key's event to the changed pixel in the page's own canvas, and new pictures a second: ours beside TigerVNC with noVNC, Xpra's HTML5
-// client and Selkies, where they are installed. Two scenes: in `still` the window changes its colour with each key, in `motion` its whole
-// content moves besides. All with the same program, the same size of display, the same browser and the same watcher:
+// client and Selkies, where they are installed. Three scenes: in `still` the window changes its colour with each key, in `motion` its whole
+// content moves besides, 60 times a second, and in `fast` 120 times. All with the same program, the same size of display, the same browser
+// and the same watcher:
 // node tests/program-bench.mjs [KEYS_EACH] [SCENE [WAY]]
 //
 // The watcher draws a line of pixels of the canvas into one of its own, once a millisecond, and knows nothing of whose canvas it is. Every way is
@@ -10,20 +11,19 @@ import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
-import { availableParallelism, cpus, loadavg, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { binary, eventually, live, openBrowser, openPage, startServer, until } from "./helper.mjs";
+import { compileSquare, installed, printCircumstances, processorTime, version } from "./measure.mjs";
 
 const keys = Number(process.argv[2] ?? 60);
 if (!Number.isInteger(keys) || keys < 1) throw new Error(`how many keys each? ${process.argv[2]} is no number of them`);
-const SCENES = ["still", "motion"];
-const scenes = process.argv[3] ? [process.argv[3]] : SCENES;
-if (!SCENES.includes(scenes[0])) throw new Error(`the scene ${scenes[0]} does not exist: ${SCENES.join(" or ")}`);
+/** The scenes, and how many pictures a second the program draws in each beside those that answer keys. */
+const SCENES = { still: 0, motion: 60, fast: 120 };
+const scenes = process.argv[3] ? [process.argv[3]] : Object.keys(SCENES);
+if (!(scenes[0] in SCENES)) throw new Error(`the scene ${scenes[0]} does not exist: ${Object.keys(SCENES).join(", ")}`);
 /** Each way is measured so many times, in turn: what the machine does beside it concerns all. */
 const ROUNDS = 2;
-/** Processes that wait for a processor, on average over the minute before: from here on, the figures are of the others' work as well. */
-const BUSY = 0.3;
 /** Keys that change nothing, at most: more, and the figures are those of the rest. */
 const MOST_MISSED = 0.1;
 /** How long the program is watched while nothing happens: a hundredth of a core is 50 ms, five of the kernel's ticks. */
@@ -31,13 +31,9 @@ const REST_MS = 5_000;
 /** A start and its measurement. */
 const LIMIT_MS = 60_000 + keys * 400 + REST_MS;
 const [WIDTH, HEIGHT] = [1280, 720];
-const here = path.dirname(fileURLToPath(import.meta.url));
 const folder = await mkdtemp(path.join(tmpdir(), "nearlight-bench-"));
-const square = path.join(folder, "square");
-const built = spawnSync("cc", ["-O2", "-o", square, path.join(here, "programs/square.c"), "-ldl", "-lm"], { encoding: "utf8" });
-if (built.status !== 0) throw new Error(built.stderr);
+const square = compileSquare(folder);
 
-const installed = (name) => spawnSync("sh", ["-c", `command -v ${name}`]).status === 0;
 const children = [];
 function start(command, words, env = {}) {
   const child = spawn(command, words, { stdio: ["ignore", "ignore", "pipe"], env: { ...process.env, ...env } });
@@ -62,12 +58,13 @@ async function untilAnswers(url, child) {
 
 /** Installed by `pip install selkies`; another one than that on the path is named by SELKIES. */
 const selkies = process.env.SELKIES ?? "selkies";
-/** What is measured: `open` starts it with a scene and returns its page's address, the canvas, the processes whose time counts, and `close`. */
+/** What is measured: `open` starts it with the program's arguments and the most pictures a second. It returns the page's address, the canvas,
+ *  the processes whose time counts, and `close`. */
 const ways = [
   {
     name: "nearlight serve",
-    async open(scene) {
-      const server = await startServer({ more: ["--size", `${WIDTH}x${HEIGHT}`, "--program-sandbox", "off", "--", square, String(WIDTH), String(HEIGHT), scene] });
+    async open(words, most) {
+      const server = await startServer({ more: ["--size", `${WIDTH}x${HEIGHT}`, "--fps", String(most), "--program-sandbox", "off", "--", square, ...words] });
       return {
         url: server.url,
         canvas: "canvas#picture, video#picture",
@@ -76,6 +73,7 @@ const ways = [
           await until(page, live, "the page goes live");
           await page.locator("#enter").click();
         },
+        stages,
         close: () => server.stop(),
       };
     },
@@ -83,15 +81,15 @@ const ways = [
   {
     name: "TigerVNC, noVNC",
     lacks: () => ["Xvnc", "websockify"].find((name) => !installed(name)),
-    async open(scene) {
+    async open(words, most) {
       const display = `:${60 + (process.pid % 30)}`;
       const port = 6_080 + (process.pid % 800);
       const socket = path.join(folder, "vnc");
       // A Unix socket, so that the bytes that cross the loopback interface are those to the browser.
-      const vnc = start("Xvnc", [display, "-geometry", `${WIDTH}x${HEIGHT}`, "-depth", "24", "-SecurityTypes", "None", "-rfbport", "-1", "-rfbunixpath", socket]);
+      const vnc = start("Xvnc", [display, "-geometry", `${WIDTH}x${HEIGHT}`, "-depth", "24", "-SecurityTypes", "None", "-FrameRate", String(most), "-rfbport", "-1", "-rfbunixpath", socket]);
       const proxy = start("websockify", ["--web", "/usr/share/novnc", `127.0.0.1:${port}`, "--unix-target", socket]);
       await untilAnswers(`http://127.0.0.1:${port}/vnc_lite.html`, proxy);
-      const program = start(square, [String(WIDTH), String(HEIGHT), scene], { DISPLAY: display });
+      const program = start(square, words, { DISPLAY: display });
       return {
         url: `http://127.0.0.1:${port}/vnc_lite.html?path=websockify&scale=false`,
         canvas: "#screen canvas",
@@ -108,11 +106,11 @@ const ways = [
       const found = spawnSync("sh", ["-c", "ls /usr/share/xpra/www/index.html /usr/share/xpra/html5/index.html"], { encoding: "utf8" });
       return found.stdout.trim() ? undefined : "xpra's HTML5 client";
     },
-    async open(scene) {
+    async open(words) {
       const port = 7_080 + (process.pid % 800);
       const display = `:${100 + (process.pid % 30)}`;
-      const words = ["start", display, `--bind-tcp=127.0.0.1:${port}`, "--html=on", "--daemon=no", "--mdns=no", "--pulseaudio=no", "--notifications=no", "--systemd-run=no"];
-      const xpra = start("xpra", [...words, `--start=${square} ${WIDTH} ${HEIGHT} ${scene}`], { XDG_RUNTIME_DIR: folder });
+      const options = ["start", display, `--bind-tcp=127.0.0.1:${port}`, "--html=on", "--daemon=no", "--mdns=no", "--pulseaudio=no", "--notifications=no", "--systemd-run=no"];
+      const xpra = start("xpra", [...options, `--start=${[square, ...words].join(" ")}`], { XDG_RUNTIME_DIR: folder });
       await untilAnswers(`http://127.0.0.1:${port}/`, xpra);
       return {
         url: `http://127.0.0.1:${port}/?sound=false&floating_menu=false`,
@@ -132,14 +130,14 @@ const ways = [
     // Its default transport; its WebRTC finds no address in a namespace that has the loopback interface alone.
     name: "Selkies",
     lacks: () => [selkies, "Xvfb"].find((name) => !installed(name)),
-    async open(scene) {
+    async open(words, most) {
       const port = 8_080 + (process.pid % 800);
       const display = `:${130 + (process.pid % 30)}`;
       const screen = start("Xvfb", [display, "-screen", "0", `${WIDTH}x${HEIGHT}x24`, "-nolisten", "tcp"]);
       if (!(await eventually(() => existsSync(`/tmp/.X11-unix/X${display.slice(1)}`), Boolean, 5_000))) throw new Error(`Xvfb does not start: ${screen.said}`);
-      const program = start(square, [String(WIDTH), String(HEIGHT), scene], { DISPLAY: display });
-      const words = ["--addr", "127.0.0.1", "--port", String(port), "--enable-basic-auth", "false", "--enable-https", "false", "--audio-enabled", "false"];
-      const server = start(selkies, words, { DISPLAY: display, XDG_RUNTIME_DIR: folder });
+      const program = start(square, words, { DISPLAY: display });
+      const options = [...(most > 60 ? ["--framerate", String(most)] : []), "--addr", "127.0.0.1", "--port", String(port), "--enable-basic-auth", "false", "--enable-https", "false", "--audio-enabled", "false"];
+      const server = start(selkies, options, { DISPLAY: display, XDG_RUNTIME_DIR: folder });
       await untilAnswers(`http://127.0.0.1:${port}/`, server);
       return {
         url: `http://127.0.0.1:${port}/`,
@@ -155,6 +153,24 @@ const ways = [
     },
   },
 ];
+
+/** The stages of a frame that answers an input, in the order of its times. */
+const STAGES = ["input", "wait", "render", "convert", "encode", "pace", "network", "reassemble", "decode", "present"];
+/** A picture that was captured later than this after the newest input did not follow from it: it came while nothing else had changed. */
+const ANSWER_MS = 12;
+
+/** The medians of our own stages, in milliseconds: of the frames that are the first to show an input, and were captured soon after it. */
+async function stages(page) {
+  const events = (await page.evaluate(() => window.nearlight.events())).trim().split("\n").map((line) => JSON.parse(line));
+  const first = new Set(events.filter(({ event }) => event === "motion_to_photon").map(({ frame }) => frame));
+  const rows = events
+    .filter(({ event, timeline }) => event === "frame_displayed" && first.has(timeline.frame))
+    .map(({ timeline: { boundaries } }) => STAGES.map((_, index) => (boundaries[index + 1] - boundaries[index]) / 1e6))
+    .filter(([, wait]) => wait < ANSWER_MS);
+  const median = (numbers) => numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)] ?? Number.NaN;
+  const each = STAGES.map((name, index) => `${name} ${median(rows.map((row) => row[index])).toFixed(2)}`);
+  return `${rows.length} frames, medians in ms: ${each.join(", ")}; in all ${median(rows.map((row) => row.reduce((sum, part) => sum + part, 0))).toFixed(2)}`;
+}
 
 /** In the page: presses are noted when their event comes, changes of the pixel `at` when the watcher sees them, and pictures by the grey left of it. */
 function watch({ canvas: selector, at, greyAt }) {
@@ -193,18 +209,6 @@ function watch({ canvas: selector, at, greyAt }) {
   look();
 }
 
-/** The processor time that these processes and all below them have had, in seconds. */
-async function processorTime(roots) {
-  const table = new Map();
-  for (const name of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
-    const text = await readFile(`/proc/${name}/stat`, "utf8").catch(() => "");
-    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
-    if (fields.length > 20) table.set(Number(name), { parent: Number(fields[1]), ticks: fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0) });
-  }
-  const below = (process) => roots.includes(process) || (table.has(process) && below(table.get(process).parent));
-  return [...table].filter(([process]) => below(process)).reduce((sum, [, { ticks }]) => sum + ticks, 0) / 100;
-}
-
 /** Bytes over the loopback interface so far; others' as well, unless this runs in a network namespace of its own. */
 async function loopbackBytes() {
   const line = (await readFile("/proc/net/dev", "utf8")).split("\n").find((line) => line.trim().startsWith("lo:"));
@@ -217,7 +221,9 @@ function* pauses() {
 }
 
 async function measure(way, scene) {
-  const opened = await way.open(scene);
+  const drawn = SCENES[scene];
+  const words = [WIDTH, HEIGHT, ...(drawn > 0 ? [drawn] : [])].map(String);
+  const opened = await way.open(words, Math.max(drawn, 60));
   const browser = await openBrowser();
   try {
     const { page } = await openPage(browser, { viewport: { width: WIDTH, height: HEIGHT + 80 } });
@@ -249,6 +255,7 @@ async function measure(way, scene) {
     const { delays, pictures } = await page.evaluate(() => window.benchWatcher);
     const result = {
       delays,
+      stages: await opened.stages?.(page),
       pictures: pictures / seconds,
       missed: keys - delays.length,
       server: ((await processorTime(opened.processes)) - before.server) / seconds,
@@ -256,7 +263,7 @@ async function measure(way, scene) {
       kilobytesAKey: kilobytes / keys,
       kilobytesASecond: kilobytes / seconds,
     };
-    if (scene === "motion") return result;
+    if (scene !== "still") return result;
     // What follows the last change is over by then.
     await new Promise((resolve) => setTimeout(resolve, 1_000));
     const resting = { server: await processorTime(opened.processes), at: performance.now() };
@@ -269,27 +276,17 @@ async function measure(way, scene) {
   }
 }
 
-/** The first line that a command says of its version. */
-function version(command, ...words) {
-  const { stdout, stderr } = spawnSync(command, words, { encoding: "utf8" });
-  return `${stdout}${stderr}`.split("\n").find((line) => /\d\.\d/.test(line))?.trim();
-}
-
 function withinLimit(work) {
   let timer;
   const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error(`not done within ${LIMIT_MS / 1_000} s`)), LIMIT_MS)));
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
-const commit = spawnSync("git", ["-C", here, "describe", "--always", "--dirty"], { encoding: "utf8" }).stdout?.trim();
-console.log(`${new Date().toISOString()}, commit ${commit || "unknown"}, ${availableParallelism()} x ${cpus()[0]?.model}, ${keys} keys in each of ${ROUNDS} rounds`);
 const versions = [version(binary, "--version"), version(process.env.CHROMIUM ?? "/usr/bin/chromium", "--version")];
 if (installed("Xvnc")) versions.push(version("Xvnc", "-version"));
 if (installed("xpra")) versions.push(version("xpra", "--version"));
 if (installed(selkies)) versions.push(version(selkies, "--version"));
-console.log(versions.filter(Boolean).join("; "));
-const load = loadavg()[0] / availableParallelism();
-if (load > BUSY) console.log(`WARNING: ${load.toFixed(1)} processes wait for each processor. Figures from a busy machine are not to be published.`);
+printCircumstances(`${keys} keys in each of ${ROUNDS} rounds`, versions);
 
 const percentile = (sorted, percent) => (sorted[Math.max(0, Math.ceil((sorted.length * percent) / 100) - 1)] ?? Number.NaN).toFixed(1);
 const mean = (numbers) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
@@ -313,6 +310,7 @@ function table(scene, results) {
       name.padEnd(18) + column(percentile(sorted, 50), 7) + column(percentile(sorted, 95), 8) + column(sorted.length, 5) + column(missed, 8) + average("server", 2, 14) +
         (still ? average("rest", 3, 9) : average("pictures", 1, 19)) + average("browser", 2, 15) + average(still ? "kilobytesAKey" : "kilobytesASecond", 1, still ? 10 : 13),
     );
+    for (const { stages } of good.filter(({ stages }) => stages)) console.log(`  by its own clock: ${stages}`);
     if (missed > keys * good.length * MOST_MISSED) {
       console.log(`${name.padEnd(18)} is not comparable: ${missed} of ${keys * good.length} keys changed nothing`);
       process.exitCode = 1;

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { binary, canvas, eventually, live, openBrowser, openPage, screenshot, startServer, until } from "./helper.mjs";
+import { binary, canvas, eventually, live, openBrowser, openPage, screenshot, startScreen, startServer, until } from "./helper.mjs";
 
 const SIZE = ["--size", "640x360", "--fps", "30"];
 
@@ -110,6 +110,40 @@ test("keys, buttons and the wheel arrive where they should, and are let go when 
   await untilLogs(server, /KeyRelease[\s\S]*keysym 0x(57|77), [Ww]/, "the key is let go");
   await untilLogs(server, /KeyRelease[\s\S]*Shift_L/, "shift is let go");
   await server.stop();
+});
+
+test("a display that is there already is shown as it is, and a finger is its pointer", async (running) => {
+  const screen = await startScreen();
+  const seen = spawn("stdbuf", ["-oL", "xev", "-display", screen.name, "-geometry", "1400x1000+0+0", "-event", "keyboard", "-event", "button"]);
+  running.after(() => {
+    seen.kill();
+    return screen.stop();
+  });
+  const said = [];
+  seen.stdout.on("data", (chunk) => said.push(String(chunk)));
+  const untilSays = async (wanted) => assert.match(await eventually(() => said.join(""), (text) => wanted.test(text), 20_000), wanted);
+  await untilSays(/Outer window/);
+  const server = await startServer({ more: ["--display", screen.name, "--fps", "30"] });
+  const { page, context, errors } = await openPage(browser, { hasTouch: true });
+  await page.goto(server.url);
+  await untilDrawn(page);
+  assert.deepEqual((await canvas(page)).size, [1400, 1000]);
+  await page.locator("#enter").tap();
+  const panel = () => page.evaluate(() => document.getElementById("toggle-hud").click());
+  await panel();
+  await until(page, () => /on the X display :\d+ .*OpenGL by the (processor|GPU)/.test(document.getElementById("hud")?.textContent ?? ""), "the panel says which display, and what draws OpenGL", {
+    knowledge: () => document.getElementById("hud")?.textContent,
+  });
+  await panel();
+  const box = await page.locator("#picture").boundingBox();
+  await page.touchscreen.tap(box.x + box.width / 2, box.y + box.height / 2);
+  await untilSays(/ButtonPress[\s\S]*?root:\((699|70[01]),(499|50[01])\)[\s\S]*?ButtonRelease/);
+  await page.keyboard.press("KeyK");
+  await untilSays(/KeyPress[\s\S]*keysym 0x6b, k/);
+  assert.deepEqual(errors, []);
+  await context.close();
+  await server.stop();
+  assert.equal(seen.exitCode, null, "the display's programs go on without the server");
 });
 
 test("the display follows the size of the viewer's window, and the program's windows with it", async () => {

@@ -1,5 +1,5 @@
-/* A window for measuring from a key to a changed pixel: square WIDTH HEIGHT [motion]. Every key that is pressed turns it from black to white or
- * back. With `motion` only a square in its middle changes colour, and around it the window pans over a texture 60 times a second, as a
+/* A window for measuring from a key to a changed pixel: square WIDTH HEIGHT [PICTURES]. Every key that is pressed turns it from black to white or
+ * back. With PICTURES only a square in its middle changes colour, and around it the window pans over a texture so many times a second, as a
  * game's camera does; a patch left of the square has one of eight greys, the next with each picture, so that who watches it can
  * count the pictures. It asks the dynamic linker for what it uses of libX11; no headers beyond C's are needed. */
 #define _GNU_SOURCE
@@ -15,7 +15,7 @@ typedef unsigned long XID;
 typedef union { int type; long room[24]; } Event;
 enum { KEY_PRESS = 2, EXPOSE = 12, KEY_PRESS_MASK = 1, EXPOSURE_MASK = 1 << 15 };
 enum { ZPIXMAP = 2, REVERT_TO_POINTER_ROOT = 1 };
-enum { SQUARE = 320, PATCH = 64, GREYS = 8, PICTURES_A_SECOND = 60 };
+enum { SQUARE = 320, PATCH = 64, GREYS = 8 };
 
 static void *library;
 static void *known(const char *name) {
@@ -61,7 +61,7 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static void move(void *display, XID window, int width, int height) {
+static void move(void *display, XID window, int width, int height, int pictures_a_second) {
   int wide = width * 2, high = height * 2, white = 0;
   int screen = X(int, DefaultScreen, void *)(display);
   int depth = X(int, DefaultDepth, void *, int)(display, screen);
@@ -82,7 +82,7 @@ static void move(void *display, XID window, int width, int height) {
       if (event.type == EXPOSE) X(int, SetInputFocus, void *, XID, int, unsigned long)(display, window, REVERT_TO_POINTER_ROOT, 0);
       if (event.type == KEY_PRESS) white = !white;
     }
-    double seconds = (double)picture / PICTURES_A_SECOND;
+    double seconds = (double)picture / pictures_a_second;
     int x = (int)((width / 2) * (1 + sin(seconds * 0.9))), y = (int)((height / 2) * (1 + sin(seconds * 0.7)));
     void (*fill)(void *, XID, void *, int, int, unsigned, unsigned) = known("XFillRectangle");
     int (*colour)(void *, void *, unsigned long) = known("XSetForeground");
@@ -94,7 +94,7 @@ static void move(void *display, XID window, int width, int height) {
     fill(display, next, context, (width - SQUARE) / 2 - PATCH, (height - PATCH) / 2, PATCH, PATCH);
     copy(display, next, window, context, 0, 0, (unsigned)width, (unsigned)height, 0, 0);
     X(int, Flush, void *)(display);
-    double wait = begun + (double)(picture + 1) / PICTURES_A_SECOND - now();
+    double wait = begun + (double)(picture + 1) / pictures_a_second - now();
     if (wait > 0) nanosleep(&(struct timespec){0, (long)(wait * 1e9)}, NULL);
   }
 }
@@ -109,7 +109,7 @@ int main(int count, char **words) {
       display, root, 0, 0, (unsigned)width, (unsigned)height, 0, 0, 0);
   X(int, SelectInput, void *, XID, long)(display, window, KEY_PRESS_MASK | EXPOSURE_MASK);
   X(int, MapWindow, void *, XID)(display, window);
-  if (count > 3 && !strcmp(words[3], "motion")) move(display, window, width, height);
+  if (count > 3 && atoi(words[3]) > 0) move(display, window, width, height, atoi(words[3]));
   Event event;
   for (;;) {
     X(int, NextEvent, void *, Event *)(display, &event);
