@@ -344,7 +344,7 @@ impl Filesystem for Folder {
         let mut device = lock(&self.device);
         let effect = device.clients.get(&client).and_then(|client| client.effect).unwrap_or_default();
         // Of lights that it does not have nothing is to be done.
-        let wanted = data.chunks_exact(EVENT_BYTES).filter_map(plays_effect).last();
+        let wanted = data.chunks_exact(EVENT_BYTES).filter_map(plays_effect).next_back();
         let wakes = wanted.is_some_and(|plays| device.motors.want(if plays { effect } else { Rumble::default() }));
         drop(device);
         if wakes {

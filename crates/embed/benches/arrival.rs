@@ -59,7 +59,7 @@ fn relay(server: SocketAddr, clock: Clock, passed: Times) -> u16 {
     let viewer = Arc::new(Mutex::new(None));
     let (to_server, from, to) = (Arc::clone(&far), Arc::clone(&near), Arc::clone(&viewer));
     std::thread::spawn(move || {
-        let mut bytes = [0; 1 << 16];
+        let mut bytes = vec![0; 1 << 16];
         while let Ok((length, address)) = from.recv_from(&mut bytes) {
             *to.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
             // As on any network, what cannot be sent is lost.
@@ -67,7 +67,7 @@ fn relay(server: SocketAddr, clock: Clock, passed: Times) -> u16 {
         }
     });
     std::thread::spawn(move || {
-        let mut bytes = [0; 1 << 16];
+        let mut bytes = vec![0; 1 << 16];
         while let Ok(length) = far.recv(&mut bytes) {
             let Some(address) = *viewer.lock().unwrap_or_else(PoisonError::into_inner) else { continue };
             if length >= LEAST {
