@@ -32,6 +32,7 @@ async fn talk(link: &Link) -> Vec<Vec<u8>> {
         sound: false,
         clipboard: false,
         marker: false,
+        name: None,
     };
     sender.send(&ClientMessage::Hello(hello)).await.expect("a hello");
     let mut heard = Vec::new();

@@ -82,6 +82,7 @@ async fn answer_to_hello(options: &ConnectOptions, clock: Clock, token: &str) ->
         sound: false,
         clipboard: false,
         marker: false,
+        name: None,
     };
     let (mut to_server, mut from_server) = connection.open_control().await.map_err(|error| error.to_string())?;
     to_server.send(&ClientMessage::Hello(hello)).await.map_err(|error| error.to_string())?;

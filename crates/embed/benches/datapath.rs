@@ -109,6 +109,7 @@ fn first_packets(size: Size, lent: bool, synchronous: bool) -> Vec<Span> {
                     sound: false,
                     clipboard: false,
                     marker: false,
+                    name: None,
                 };
                 sender.send(&ClientMessage::Hello(hello)).await.expect("a hello");
                 let mut arrivals = Vec::new();

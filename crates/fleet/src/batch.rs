@@ -186,3 +186,20 @@ fn down(tag: u8, content: &[u8]) -> Result<Down, BatchError> {
         _ => return Err(BatchError),
     })
 }
+
+/// In batches that are not too long.
+pub(crate) fn split<T>(items: Vec<(Connection, T)>, length: impl Fn(&T) -> usize) -> Vec<Vec<(Connection, T)>> {
+    let (mut batches, mut bytes): (Vec<Vec<_>>, _) = (Vec::new(), 0);
+    for item in items {
+        let own = length(&item.1) + 16;
+        if batches.is_empty() || bytes + own > MAX_BATCH_BYTES {
+            batches.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += own;
+        if let Some(batch) = batches.last_mut() {
+            batch.push(item);
+        }
+    }
+    batches
+}

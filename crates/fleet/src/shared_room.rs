@@ -6,7 +6,7 @@ use nearlight_rooms::{CheckpointError, Join, JoinError, MemberId, ObjectId, Room
 use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::Pose;
 
-use crate::batch::{Batch, Connection, Down, MAX_BATCH_BYTES, Up};
+use crate::batch::{Batch, Connection, Down, Up, split};
 use crate::entry::{Entry, ServerId};
 use crate::lease::{Lease, WriteError};
 
@@ -565,6 +565,11 @@ impl Owned {
                 down.entry(server.clone()).or_default().push((*connection, Down::Message(bytes)));
             }
         }
+        while let Some((member, bytes)) = self.room.poll_voice() {
+            if let Some((server, connection)) = self.connections.get(&member) {
+                down.entry(server.clone()).or_default().push((*connection, Down::Message(bytes.to_vec())));
+            }
+        }
         while let Some(event) = self.room.poll_event() {
             if let RoomEvent::Ended { member, .. } = event
                 && let Some(key) = self.connections.remove(&member)
@@ -578,21 +583,4 @@ impl Owned {
 
 fn empty(now: Time, config: RoomConfig) -> Room {
     Room::new(now, config, &[]).expect("no object is no pose")
-}
-
-/// In batches that are not too long.
-fn split<T>(items: Vec<(Connection, T)>, length: impl Fn(&T) -> usize) -> Vec<Vec<(Connection, T)>> {
-    let (mut batches, mut bytes): (Vec<Vec<_>>, _) = (Vec::new(), 0);
-    for item in items {
-        let own = length(&item.1) + 16;
-        if batches.is_empty() || bytes + own > MAX_BATCH_BYTES {
-            batches.push(Vec::new());
-            bytes = 0;
-        }
-        bytes += own;
-        if let Some(batch) = batches.last_mut() {
-            batch.push(item);
-        }
-    }
-    batches
 }

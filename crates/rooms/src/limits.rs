@@ -54,6 +54,11 @@ const BYTES: f64 = 256.0 * 1_024.0;
 /// Commands a second, and at once. Guess: what nobody does by hand.
 const COMMANDS: f64 = 60.0;
 const COMMANDS_AT_ONCE: f64 = 120.0;
+/// Packets of a voice a second, and at once: a packet lasts 10 ms, and a connection that stood still brings those of two seconds together.
+const VOICE_PACKETS: f64 = 110.0;
+const VOICE_PACKETS_AT_ONCE: f64 = 200.0;
+/// Who says more than that is not heard for so long.
+const VOICE_CUT: Span = Span::from_secs(5);
 /// So many refused messages within [`WINDOW`] end a membership: ten times what a member may send.
 const STRIKES: u32 = 25_000;
 /// So many unreadable messages within [`WINDOW`] end it.
@@ -72,6 +77,8 @@ pub(crate) struct Limits {
     messages: Bucket,
     bytes: Bucket,
     commands: Bucket,
+    voice: Bucket,
+    voice_cut_until: Time,
     window: Time,
     refused: u32,
     malformed: u32,
@@ -83,6 +90,8 @@ impl Limits {
             messages: Bucket::full(now, MESSAGES, MESSAGES),
             bytes: Bucket::full(now, BYTES, BYTES),
             commands: Bucket::full(now, COMMANDS, COMMANDS_AT_ONCE),
+            voice: Bucket::full(now, VOICE_PACKETS, VOICE_PACKETS_AT_ONCE),
+            voice_cut_until: now,
             window: now,
             refused: 0,
             malformed: 0,
@@ -108,6 +117,14 @@ impl Limits {
     /// Whether a command may be carried out now; its sender repeats it otherwise.
     pub(crate) fn take_command(&mut self, now: Time) -> bool {
         self.commands.take(now, 1.0)
+    }
+
+    /// Whether a packet of the member's voice may be heard.
+    pub(crate) fn take_voice(&mut self, now: Time) -> bool {
+        if !self.voice.take(now, 1.0) {
+            self.voice_cut_until = now + VOICE_CUT;
+        }
+        now >= self.voice_cut_until
     }
 
     pub(crate) fn on_malformed(&mut self, now: Time) -> Result<(), Excess> {

@@ -4,9 +4,12 @@
 
 mod state;
 mod upstream;
+mod voice;
 
 pub(crate) use state::{Receipt, SavedRoom, SavedSeat, Snapshot, write_changes_head};
 pub(crate) use upstream::{Command, POSES_GAP, PosesReceived, STALE_POSES, Upstream};
+pub use voice::{MAX_VOICE_BYTES, is_voice};
+pub(crate) use voice::{read_voice, write_heard};
 
 use nearlight_units::{Span, Time};
 
@@ -75,6 +78,7 @@ enum Kind {
     Goodbye = 6,
     /// Between servers.
     Checkpoint = 7,
+    Voice = 8,
 }
 
 impl Kind {
@@ -168,6 +172,12 @@ impl Join {
 pub fn is_room_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+/// Whether a member may have this name, in a room that does not make one up.
+#[must_use]
+pub fn is_member_name(name: &str) -> bool {
+    name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control)
 }
 
 /// Whose pose an entry of a pose message is.

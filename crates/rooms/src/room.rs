@@ -4,6 +4,7 @@ mod continuation;
 mod local;
 mod transmit;
 mod upstream;
+mod voice;
 
 pub use continuation::CheckpointError;
 
@@ -15,7 +16,7 @@ use nearlight_wire::Pose;
 use crate::delivery::{Delivery, Subject};
 use crate::digest::Digest;
 use crate::limits::{Excess, Limits};
-use crate::message::{Join, MAX_MEMBERS, MAX_OBJECTS, Reason, SeatKey, SubjectId, Upstream};
+use crate::message::{Join, MAX_MEMBERS, MAX_OBJECTS, Reason, SeatKey, SubjectId, Upstream, is_member_name, is_voice};
 use crate::pose::{NotAPose, QuantisedPose, Sample};
 use crate::state::{Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role, RoomState};
 
@@ -109,6 +110,8 @@ pub struct Counters {
     pub foreign_poses: u64,
     /// Commands without effect: somebody else was first, or their sender may not.
     pub refused_commands: u64,
+    /// Packets of voices over a member's limits, of spectators, and of members without a body.
+    pub refused_voices: u64,
 }
 
 /// What passed between a room and one member.
@@ -131,6 +134,7 @@ struct Seat {
     adopts_commands: bool,
     delivery: Delivery,
     limits: Limits,
+    hearing: voice::Hearing,
     heard_at: Time,
     command: CommandNumber,
     /// The revision after that command.
@@ -166,6 +170,7 @@ pub struct Room {
     ready: VecDeque<usize>,
     farewells: VecDeque<(MemberId, Reason)>,
     events: VecDeque<RoomEvent>,
+    voices: voice::Voices,
     counters: Counters,
 }
 
@@ -200,6 +205,7 @@ impl Room {
             ready: VecDeque::new(),
             farewells: VecDeque::new(),
             events: VecDeque::new(),
+            voices: voice::Voices::default(),
             counters: Counters::default(),
         })
     }
@@ -264,7 +270,7 @@ impl Room {
 
     fn admit(&mut self, now: Time, member: Member, local: bool) -> Result<MemberId, JoinError> {
         let Member { role, name, .. } = &member;
-        if name.len() > crate::message::MAX_NAME_BYTES || name.chars().any(char::is_control) {
+        if !is_member_name(name) {
             return Err(JoinError::Name);
         }
         let place = match self.seats.iter().position(Option::is_none) {
@@ -302,6 +308,7 @@ impl Room {
             adopts_commands: false,
             delivery: Delivery::new(now, self.config.tick, self.config.rate, self.subjects.len(), self.log_start),
             limits: Limits::new(now),
+            hearing: voice::Hearing::default(),
             heard_at: now,
             command: CommandNumber::default(),
             command_revision: Revision::default(),
@@ -354,19 +361,24 @@ impl Room {
         let Some(seat) = self.seat_mut(member) else { return };
         seat.traffic.received += Bytes::new(bytes.len() as u64);
         seat.traffic.received_messages += 1;
-        let parsed = match seat.limits.take_message(now, bytes.len()) {
-            Ok(true) => Upstream::parse(bytes),
+        match seat.limits.take_message(now, bytes.len()) {
+            Ok(true) => {}
             Ok(false) => {
                 self.counters.refused_messages += 1;
                 return;
             }
             Err(excess) => return self.end(now, member, Some(excess.into())),
-        };
-        if let Ok(upstream) = parsed {
-            return self.on_upstream(now, member, upstream);
         }
-        let judged = seat.limits.on_malformed(now);
+        let understood = if is_voice(bytes) {
+            self.on_voice_message(now, member, bytes)
+        } else {
+            Upstream::parse(bytes).map(|upstream| self.on_upstream(now, member, upstream)).is_ok()
+        };
+        if understood {
+            return;
+        }
         self.counters.malformed_messages += 1;
+        let judged = self.seat_mut(member).map_or(Ok(()), |seat| seat.limits.on_malformed(now));
         if let Err(excess) = judged {
             self.end(now, member, Some(excess.into()));
         }

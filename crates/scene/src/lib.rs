@@ -145,6 +145,10 @@ pub trait Application: Send {
     /// The viewer has left; whatever it held counts as released.
     fn on_viewer_left(&mut self, viewer: Viewer);
 
+    /// What others are to call the viewer, without control characters and at most [`MAX_NAME_BYTES`](nearlight_rooms::MAX_NAME_BYTES) long.
+    /// Called at most once, before the application has any input of the viewer or together with the first one.
+    fn on_name(&mut self, _now: Time, _viewer: Viewer, _name: String) {}
+
     /// The viewer's gamepads and controllers have changed to these. Their states arrive as input, whether or not this was called.
     fn on_devices(&mut self, _now: Time, _viewer: Viewer, _devices: &DevicesDescription) {}
 

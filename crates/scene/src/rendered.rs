@@ -11,7 +11,8 @@ use crate::plaza::Environment;
 use crate::render::{Backend, Drawn, Renderer};
 use crate::world::{Setting, World};
 use crate::{
-    Application, MakeModel, Output, Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput, export, glb,
+    Application, ApplicationMessage, MakeModel, Output, Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput,
+    export, glb,
 };
 
 /// Where a viewer starts: at eye height, in front of everything.
@@ -91,6 +92,14 @@ impl Application for WorldSource {
 
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
         self.world.on_input(now, viewer, input);
+    }
+
+    fn on_name(&mut self, _now: Time, viewer: Viewer, name: String) {
+        self.world.on_name(viewer, name);
+    }
+
+    fn on_message(&mut self, _now: Time, viewer: Viewer, message: ApplicationMessage) {
+        self.world.on_message(viewer, &message);
     }
 
     fn poll_output(&mut self) -> Option<(Viewer, Output)> {

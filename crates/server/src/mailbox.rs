@@ -66,6 +66,8 @@ pub(crate) enum Delivery {
 /// What the client sends to the application besides input.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ToApplication {
+    /// What others are to call the user.
+    Name(String),
     Message(ApplicationMessage),
     Clipboard(String),
     Devices(DevicesDescription),
@@ -76,7 +78,7 @@ impl ToApplication {
         TO_APPLICATION_OVERHEAD
             + match self {
                 Self::Message(message) => message.data.len(),
-                Self::Clipboard(text) => text.len(),
+                Self::Name(text) | Self::Clipboard(text) => text.len(),
                 Self::Devices(_) => 0,
             }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nearlight_net::{Alarm, Clock};
+use nearlight_rooms::is_member_name;
 use nearlight_scene::{ApplicationMessage, Output};
 use nearlight_session::{FrameProducer as _, SessionDriver, SoundPacket};
 use nearlight_units::{Span, Time};
@@ -237,6 +238,11 @@ impl<C: Carrier> SessionTask<C> {
         let Some(common) = &mut self.common else { return Ok(()) };
         common.display = hello.display;
         common.set_clipboard(hello.clipboard);
+        match hello.name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
+            Some(name) if is_member_name(name) => common.on_application_data(ToApplication::Name(name.into()))?,
+            Some(_) => tracing::info!(session = self.number, "a client's name for its user is no name of a member"),
+            None => {}
+        }
         let welcome = Welcome { proof: self.proof, ..common.welcome(self.carrier.sender()) };
         self.carrier.send(now, ServerMessage::Welcome(welcome))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, EncoderDescription, Size};
 use nearlight_events::Event;
-use nearlight_rooms::Role;
+use nearlight_rooms::{MAX_NAME_BYTES, Role};
 use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Viewer};
 use nearlight_session::{EncoderTarget, FrameProducer, MediaTarget, ReceivedInput, Sender, SkipReason, SoundPacket};
 use nearlight_units::Time;
@@ -144,6 +144,7 @@ impl SessionCommon {
     /// Passes something from the client to the application. The error says why the session must end.
     pub(crate) fn on_application_data(&self, to_application: ToApplication) -> Result<(), String> {
         let longest = match &to_application {
+            ToApplication::Name(name) => (name.len(), MAX_NAME_BYTES),
             ToApplication::Message(message) => (message.data.len(), MAX_RELIABLE_MESSAGE_BYTES),
             ToApplication::Clipboard(_) if !self.clipboard => return Ok(()),
             ToApplication::Clipboard(text) => (text.len(), MAX_CLIPBOARD_BYTES),

@@ -312,6 +312,7 @@ pub(crate) fn hand_over(
     });
     for to_application in mailbox.take_for_application().into_iter().filter(|_| acts) {
         match to_application {
+            ToApplication::Name(name) => application.on_name(now, viewer, name),
             ToApplication::Message(message) => application.on_message(now, viewer, message),
             ToApplication::Clipboard(text) => application.on_clipboard(now, viewer, text),
             ToApplication::Devices(devices) => application.on_devices(now, viewer, &devices),

@@ -51,6 +51,7 @@ pub struct Core {
     webrtc: bool,
     wants_sound: bool,
     wants_clipboard: bool,
+    user_name: Option<String>,
     /// None over WebRTC, where the offer has proved that the client knows the token.
     pairing: Option<Pairing>,
     speaker: SpeakerDepth,
@@ -82,6 +83,7 @@ impl Core {
             webrtc: matches!(transport, TransportName::WebRtc),
             wants_sound: false,
             wants_clipboard: false,
+            user_name: None,
             pairing: None,
             speaker: SpeakerDepth::default(),
         }
@@ -98,6 +100,11 @@ impl Core {
     /// The user permits sharing of clipboard texts: the hello says so.
     pub fn want_clipboard(&mut self) {
         self.wants_clipboard = true;
+    }
+
+    /// What others in the room are to call the user. Call it before [`Core::hello`].
+    pub fn set_user_name(&mut self, name: String) {
+        self.user_name = Some(name);
     }
 
     /// Over WebTransport and a WebSocket the hello proves the token and the welcome must prove it too. `challenge` are the bytes of the
@@ -127,7 +134,8 @@ impl Core {
         let codecs = codecs.into_iter().filter_map(|name| name.parse().ok()).collect();
         let proof = self.pairing.as_ref().map(Pairing::proof);
         let protocol = PROTOCOL_VERSION;
-        let hello = Hello { protocol, proof, client, display, codecs, display_hz, sound, clipboard, marker: true };
+        let (marker, name) = (true, self.user_name.clone());
+        let hello = Hello { protocol, proof, client, display, codecs, display_hz, sound, clipboard, marker, name };
         write_control(&ClientMessage::Hello(hello))
     }
 

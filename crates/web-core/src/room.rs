@@ -84,6 +84,7 @@ impl RoomMember {
             sound: false,
             clipboard: false,
             marker: false,
+            name: None,
         }))
     }
 

@@ -52,6 +52,9 @@ pub struct Hello {
     /// requests the marker.
     #[serde(default)]
     pub marker: bool,
+    /// What others in a room call the user for whom the server renders; none: a name that the server makes up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// How the sound is coded.

@@ -180,7 +180,7 @@ fn sound_layout_is_the_documented_one() {
 fn a_hello_of_version_1_is_understood_so_that_it_can_be_refused_in_words() {
     let hello = r#"{"type":"hello","protocol":1,"token":"t","client":"c","display":"screen","codecs":["h264"],"display_hz":60}"#;
     let Ok(ClientMessage::Hello(hello)) = serde_json::from_str(hello) else { panic!("it is no hello") };
-    assert_eq!((hello.protocol, hello.sound, hello.proof), (1, false, None));
+    assert_eq!((hello.protocol, hello.sound, hello.proof, hello.name), (1, false, None, None));
 }
 
 #[test]

@@ -8,10 +8,10 @@ use crate::pose::Sample;
 use crate::state::{MemberId, Revision};
 
 impl Room {
-    /// Whether [`Room::poll_transmit`] may have something to hand out.
+    /// Whether [`Room::poll_transmit`] or [`Room::poll_voice`] may have something to hand out.
     #[must_use]
     pub fn has_transmit(&self) -> bool {
-        !self.ready.is_empty() || !self.farewells.is_empty()
+        !self.ready.is_empty() || !self.farewells.is_empty() || self.has_voice()
     }
 
     /// When [`Room::on_timeout`] is due: at the next tick, if anybody is there that messages are sent to.

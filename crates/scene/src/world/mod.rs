@@ -3,6 +3,7 @@
 pub mod body;
 mod controls;
 mod decor;
+mod people;
 mod shared;
 mod show;
 mod voice;
@@ -19,6 +20,7 @@ use crate::solid::Solid;
 use crate::{Output, Viewer, ViewerInput};
 use body::{Body, STEP, Shape};
 use controls::Controls;
+use people::People;
 use shared::{Carried, Person, Wish, thrown_ball};
 
 pub use show::{Instance, Model, Show, Sprite};
@@ -50,8 +52,8 @@ const MAX_CATCH_UP: Span = Span::from_millis(250);
 /// The haptic feedback for a grab, a push and a throw: milliseconds, and how strong both motors are. Guess: short enough to be a click,
 /// strong enough to be noticed.
 const PULSE_FELT: (u16, f32, f32) = (60, 0.5, 0.9);
-/// Outputs for viewers that are not fetched are dropped, oldest first.
-const MAX_OUTPUTS: usize = 64;
+/// Outputs for viewers that are not fetched are dropped, oldest first. Guess: what several users say to several others within a frame.
+const MAX_OUTPUTS: usize = 512;
 
 /// What a user can do to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +149,7 @@ pub struct World {
     carried: BTreeMap<ObjectId, Carried>,
     /// What the room has to know.
     wishes: Vec<Wish>,
+    people: People,
     pulses: Vec<Pulse>,
     strikes: Vec<Strike>,
     started_at: Option<Time>,
@@ -169,6 +172,7 @@ impl World {
             others: BTreeMap::new(),
             carried: BTreeMap::new(),
             wishes: Vec::new(),
+            people: People::default(),
             pulses: Vec::new(),
             strikes: Vec::new(),
             started_at: None,
@@ -196,6 +200,7 @@ impl World {
         self.viewers.remove(&viewer);
         self.controls.remove(&viewer);
         self.cursors.remove(&viewer);
+        self.people.on_viewer_left(viewer);
         self.drop_grips(|grip| grip.viewer == viewer);
     }
 

@@ -79,6 +79,7 @@ impl World {
             // A body that left the bounds of rooms is not moved there.
             let _ = room.set_object(now, body.object, &pose(body.position, body.rotation));
         }
+        self.exchange_voices(now, room);
     }
 
     fn exchange_members(&mut self, now: Time, room: &mut Room) {
@@ -95,7 +96,7 @@ impl World {
                 *member
             } else {
                 let colour = (viewer_colour(*viewer) * 255.0).round().to_array().map(|channel| channel as u8);
-                let member = Member { role: Role::Guest, name: format!("Visitor {}", viewer.0), colour };
+                let member = Member { role: Role::Guest, name: self.people.name(*viewer), colour };
                 // In a full room the viewer is not seen by others until somebody has left.
                 let Ok(member) = room.on_local_join(now, member) else { continue };
                 self.members.insert(*viewer, member);

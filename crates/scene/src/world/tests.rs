@@ -8,7 +8,7 @@ const OTHER: Viewer = Viewer(2);
 /// The red ball on its plinth.
 const RED: usize = 0;
 
-fn world() -> World {
+pub(super) fn world() -> World {
     let mut world = World::new(Setting { solids: build::solids(), ..Setting::default() });
     world.advance(Time::ZERO);
     world

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nearlight_fleet::{Connection, SharedRoom, ToMember, WriteError};
 use nearlight_nats::{Carrier, FromFleet, RoomCarrier, ToFleet};
 use nearlight_net::Alarm;
-use nearlight_rooms::{JoinError, RoomConfig, usual_objects};
+use nearlight_rooms::{JoinError, RoomConfig, is_voice, usual_objects};
 use nearlight_units::Time;
 use tokio::sync::{mpsc, oneshot};
 
@@ -164,6 +164,7 @@ impl FleetTask {
                     let _ = answer.take().map(|answer| answer.send(Err(error)));
                     self.connected.remove(&connection);
                 }
+                ToMember::Message(bytes) if is_voice(&bytes) => peer.send_voice(&bytes),
                 ToMember::Message(bytes) => {
                     peer.send(&bytes);
                     if peer.blocked {

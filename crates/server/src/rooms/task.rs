@@ -20,6 +20,9 @@ pub(super) const ASK_TCP: Span = Span::from_millis(200);
 /// With nobody there, the room checks this often whether it should close.
 pub(super) const IDLE_CHECK: Span = Span::from_secs(10);
 
+/// Places in a member's queue that voices leave to the room's own messages.
+const KEPT_FROM_VOICES: usize = 4;
+
 /// A member's end of its socket.
 pub(super) struct Peer {
     connection: Connection,
@@ -38,6 +41,13 @@ impl Peer {
     pub(super) fn send(&mut self, bytes: &[u8]) {
         let message = Message::Binary(axum::body::Bytes::copy_from_slice(bytes));
         self.blocked |= self.outgoing.try_send(message).is_err() || self.outgoing.capacity() == 0;
+    }
+
+    /// Sends it what somebody says, unless it takes too little at the moment.
+    pub(super) fn send_voice(&self, bytes: &[u8]) {
+        if self.outgoing.capacity() > KEPT_FROM_VOICES {
+            let _ = self.outgoing.try_send(Message::Binary(axum::body::Bytes::copy_from_slice(bytes)));
+        }
     }
 
     /// It takes messages again, for the first time since it did not.
@@ -213,6 +223,11 @@ impl RoomTask {
             }
         }
         let mut room = shared.lock();
+        while let Some((member, bytes)) = room.poll_voice() {
+            if let Some(peer) = peers.get(&member) {
+                peer.send_voice(&bytes);
+            }
+        }
         while let Some(event) = room.poll_event() {
             match event {
                 RoomEvent::Joined { member } => {

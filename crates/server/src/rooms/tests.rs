@@ -5,6 +5,7 @@ use nearlight_net::Clock;
 use nearlight_rooms::{Avatar, MemberId, Replica, Request, Role};
 use nearlight_scene::{Backend, OpenOptions, START, SourceKind, open};
 use nearlight_session::{DeviceInput, Presence};
+use nearlight_sound::{BLOCK_FRAMES, SoundDecoder, SoundEncoder};
 use nearlight_wire::{Fov, Key, Pointer, View};
 
 use super::*;
@@ -27,6 +28,10 @@ struct Visitor {
 
 impl Visitor {
     async fn join(server: &Server) -> Self {
+        Self::join_room(server, DEFAULT_ROOM).await
+    }
+
+    async fn join_room(server: &Server, name: &str) -> Self {
         let (sessions, mut begun) = mpsc::channel(4);
         tokio::spawn(async move {
             while let Some(session) = begun.recv().await {
@@ -34,9 +39,8 @@ impl Visitor {
             }
         });
         let clock = server.state.clock;
-        let room = enter(&server.state, &sessions, DEFAULT_ROOM).await.expect("it is open");
-        let join =
-            Join { room: DEFAULT_ROOM.into(), role: Role::Guest, name: "Ada".into(), colour: [255, 120, 0], key: None };
+        let room = enter(&server.state, &sessions, name).await.expect("it is open");
+        let join = Join { room: name.into(), role: Role::Guest, name: "Ada".into(), colour: [255, 120, 0], key: None };
         let (outgoing, incoming) = mpsc::channel(16);
         let (answer, answered) = oneshot::channel();
         let connection = server.state.rooms.new_connection();
@@ -134,6 +138,8 @@ async fn a_client_that_is_rendered_for_and_a_member_see_each_other_and_hand_a_ba
     };
     until(&mut client, &mut visitor, "the visitor sees the client", |visitor| others(visitor).len() == 1).await;
     let viewer = others(&visitor)[0];
+    let name = visitor.replica.state().member(viewer).map(|member| member.name.as_str());
+    assert_eq!(name, Some("Ada"), "as its hello says");
     let head = visitor.replica.seen(viewer).expect("seen").avatar.head;
     assert_eq!(head.position.map(f32::to_bits), START.position.map(f32::to_bits));
     // The left button takes what the view points at.
@@ -164,4 +170,148 @@ async fn a_client_that_is_rendered_for_and_a_member_see_each_other_and_hand_a_ba
         }
     };
     assert!(tokio::time::timeout(NEVER, left).await.is_ok(), "the client leaves");
+}
+
+/// The prefix of a voice among the messages between a client and the application, and the first byte of one among a room's.
+const MIC: &[u8] = b"mic";
+const VOICE: u8 = 0x18;
+const TONE_HERTZ: f32 = 440.0;
+/// Ten milliseconds.
+const BLOCK: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// Somebody's voice: a tone in packets of ten milliseconds, each with its number.
+struct Voice {
+    encoder: SoundEncoder,
+    blocks: u32,
+}
+
+impl Voice {
+    fn new() -> Self {
+        Self { encoder: SoundEncoder::new(nearlight_units::Bitrate::from_kbps(64)).expect("an encoder"), blocks: 0 }
+    }
+
+    fn next(&mut self) -> Vec<u8> {
+        let mut block = [0.0; BLOCK_FRAMES * 2];
+        for (index, both) in block.chunks_exact_mut(2).enumerate() {
+            let at = (self.blocks as usize * BLOCK_FRAMES + index) as f32 / 48_000.0;
+            both.fill(0.5 * (std::f32::consts::TAU * TONE_HERTZ * at).sin());
+        }
+        self.blocks += 1;
+        let packet = self.encoder.encode(&block).expect("a block").expect("no pause");
+        [&self.blocks.to_be_bytes(), &packet[..]].concat()
+    }
+}
+
+/// What somebody hears of one other.
+struct Ear {
+    decoder: SoundDecoder,
+    samples: Vec<f32>,
+}
+
+impl Ear {
+    fn new() -> Self {
+        Self { decoder: SoundDecoder::new().expect("a decoder"), samples: Vec::new() }
+    }
+
+    /// Takes what follows the first byte or the prefix: speaker, number, place and packet. Returns the speaker.
+    fn hear(&mut self, message: &[u8]) -> MemberId {
+        let block = self.decoder.decode(&message[20..]).expect("a packet that a member said");
+        self.samples.extend(block.chunks_exact(2).map(|both| both[0]));
+        MemberId(u32::from_be_bytes(*message.first_chunk().expect("a speaker")))
+    }
+
+    /// By the crossings of zero in the newest half second; none before so much was heard.
+    fn hertz(&self) -> Option<f32> {
+        let newest = self.samples.len().checked_sub(24_000).map(|from| &self.samples[from..])?;
+        let crossings = newest.windows(2).filter(|pair| pair[0] < 0.0 && pair[1] >= 0.0).count();
+        Some(crossings as f32 * 2.0)
+    }
+}
+
+impl Visitor {
+    fn say(&self, packet: &[u8]) {
+        let bytes = [&[VOICE][..], packet].concat().into();
+        let _ = self.room.try_send(ToRoom::Message { connection: self.connection, bytes });
+    }
+
+    /// Says what is due, takes what has arrived, and returns what others have said.
+    fn voices(&mut self) -> Vec<bytes::Bytes> {
+        let mut out = Vec::new();
+        while self.replica.poll_transmit(self.clock.now(), &mut out) {
+            let bytes = std::mem::take(&mut out).into();
+            let _ = self.room.try_send(ToRoom::Message { connection: self.connection, bytes });
+        }
+        let mut voices = Vec::new();
+        while let Ok(message) = self.incoming.try_recv() {
+            let Message::Binary(bytes) = message else { panic!("{message:?}") };
+            if nearlight_rooms::is_voice(&bytes) {
+                voices.push(bytes.slice(1..));
+            } else {
+                self.replica.on_message(self.clock.now(), &bytes).expect("a message of the room's");
+            }
+        }
+        voices
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tone_that_somebody_says_is_heard_at_its_pitch_by_those_in_the_room_who_listen() {
+    let server = plaza();
+    let (mut speaker, mut listener) = (Visitor::join(&server).await, Visitor::join(&server).await);
+    let (mut deaf, mut elsewhere) = (Visitor::join(&server).await, Visitor::join_room(&server, "elsewhere").await);
+    let mut client = server.watch().pictures(1).await;
+    look(&mut client, PLINTH);
+    let silence = 0_u32.to_be_bytes();
+    client.message_to_application(&[MIC, &silence].concat());
+    [&listener, &elsewhere].into_iter().for_each(|member| member.say(&silence));
+    let body = Avatar { head: START, ..Avatar::default() };
+    for member in [&mut speaker, &mut listener, &mut deaf, &mut elsewhere] {
+        member.replica.set_body(&body).expect("a pose");
+    }
+    let (mut voice, mut own_voice) = (Voice::new(), Voice::new());
+    // Two hear the speaker; both members hear the client for whom the server renders.
+    let (mut by_listener, mut by_client, mut of_client) = (Ear::new(), Ear::new(), Ear::new());
+    let good = |ear: &Ear| ear.hertz().is_some_and(|hertz| (hertz - TONE_HERTZ).abs() <= 8.0);
+    let talking = async {
+        while ![&by_listener, &by_client, &of_client].into_iter().all(good) {
+            speaker.say(&voice.next());
+            client.receiver.on_application_message([MIC, &own_voice.next()].concat());
+            tokio::time::sleep(BLOCK).await;
+            client.take_waiting();
+            let own = speaker.id();
+            while let Some(data) = client.receiver.poll_application_message() {
+                let heard = data.strip_prefix(MIC).expect("a voice");
+                assert_eq!(by_client.hear(heard), own, "nobody hears itself");
+            }
+            for heard in listener.voices() {
+                let by_speaker = heard.starts_with(&own.0.to_be_bytes());
+                let heard_from = if by_speaker { &mut by_listener } else { &mut of_client }.hear(&heard);
+                assert_ne!(heard_from, listener.id());
+            }
+            speaker.voices();
+            assert!(deaf.voices().is_empty(), "it has not asked to hear anybody");
+            assert!(elsewhere.voices().is_empty(), "it is in another room");
+        }
+    };
+    assert!(tokio::time::timeout(NEVER, talking).await.is_ok(), "the tone is heard");
+    // What is no voice is ignored, and those who send much more than a voice are cut off.
+    for _ in 0..10 {
+        client.message_to_application(MIC);
+        client.message_to_application(&[MIC, &[7; 1_000]].concat());
+    }
+    let flood = voice.next();
+    for _ in 0..4 {
+        (0..300).for_each(|_| speaker.say(&flood));
+        tokio::time::sleep(BLOCK * 10).await;
+        drop((listener.voices(), deaf.voices(), speaker.voices()));
+    }
+    for _ in 0..50 {
+        speaker.say(&voice.next());
+        tokio::time::sleep(BLOCK).await;
+        drop((deaf.voices(), speaker.voices()));
+        let own = speaker.id().0.to_be_bytes();
+        assert!(!listener.voices().iter().any(|heard| heard.starts_with(&own)), "who floods is cut off for 5 s");
+    }
+    let members = listener.replica.state().members().len();
+    assert_eq!(members, 4, "nobody else has to go");
 }

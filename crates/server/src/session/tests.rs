@@ -9,7 +9,7 @@ use nearlight_session::{Captures, Presence, Receiver, ReceiverConfig, Sender, Se
 use nearlight_units::Bitrate;
 use nearlight_urs::signalling::Guest;
 use nearlight_wire::marker::Marker;
-use nearlight_wire::{DisplayKind, Fov, Pose, RecoveryPolicy, RefusalReason, View};
+use nearlight_wire::{Base64, DisplayKind, Fov, Pose, RecoveryPolicy, RefusalReason, View};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -223,6 +223,7 @@ impl Client {
             sound: false,
             clipboard: true,
             marker: false,
+            name: Some("Ada".into()),
             proof: None,
         })));
     }
@@ -331,6 +332,11 @@ impl Client {
                 self.on_datagram(&datagram);
             }
         }
+    }
+
+    /// Sends the application a message that must not be lost.
+    pub(crate) fn message_to_application(&self, data: &[u8]) {
+        self.say(CarrierEvent::Message(ClientMessage::Application { data: Base64(data.to_vec()) }));
     }
 
     /// Watches this many more pictures.

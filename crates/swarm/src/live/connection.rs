@@ -54,6 +54,7 @@ pub(super) async fn open(link: &Link, trust: &Trust, setup: &Setup) -> Result<So
         sound: false,
         clipboard: false,
         marker: false,
+        name: None,
     });
     let hello = serde_json::to_string(&hello).expect("a hello is plain data");
     socket.send(Message::Text(hello.into())).await.map_err(broken)?;

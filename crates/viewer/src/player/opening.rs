@@ -52,6 +52,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
         sound: options.sound,
         clipboard: options.clipboard,
         marker: true,
+        name: None,
     };
     to_server.send(&ClientMessage::Hello(hello)).await?;
     let answer = tokio::time::timeout(HANDSHAKE_LIMIT, from_server.recv()).await;
