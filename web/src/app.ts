@@ -12,17 +12,19 @@ import { connected, rumble } from "./input/gamepad.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
 import type { FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
+import { PREFIX } from "./microphone.ts";
 import { element } from "./page.ts";
 import { Peer } from "./peer.ts";
 import { presenceNumbers } from "./presence.ts";
 import { Program } from "./program.ts";
 import type { RenderingChoice } from "./rendering.ts";
+import { RoomPanel } from "./room-panel.ts";
 import { Shell } from "./shell.ts";
 import { StreamedEyes } from "./streamed-eyes.ts";
 import { hasWebRtc, missingFeatures } from "./support.ts";
 import { surfaceFor } from "./surface.ts";
 import { Walker } from "./walker.ts";
-import { WorldRendering, renderingChoiceOf } from "./world-rendering.ts";
+import { MAIN_ROOM, WorldRendering, renderingChoiceOf, roomOf } from "./world-rendering.ts";
 
 /** The headset user's initial pose if the server has not set one yet. */
 const START: Pose = { position: [0, 1.6, 6], orientation: [0, 0, 0, 1] };
@@ -68,7 +70,17 @@ class App {
   /** Dispatches messages from the application. */
   readonly #messages = new EventTarget();
   #controllers: ControllerDescription[] = [];
+  readonly #room = new RoomPanel({
+    onSaid: (packet) => this.#say(packet, false),
+    onNotice: (words) => this.#shell.onNotice(words),
+    onGesture: () => this.#startSound(),
+    output: () => this.#loudspeaker.output,
+  });
+  /** ?room= before the link's fragment. */
+  readonly #roomName = roomOf(new URLSearchParams(location.search).get("room")) ?? MAIN_ROOM;
   readonly #rendering: WorldRendering;
+  /** The name that the server was told. */
+  #said = "";
   /** The initial pose of users, once the server has set it. */
   #start: Pose | null = null;
 
@@ -91,6 +103,7 @@ class App {
       onDevice: (at, input) => this.#onDevice(at, input),
       onToggleHud: () => this.#toggleHud(),
       onToggleMute: () => this.#toggleMute(),
+      onToggleTalk: () => this.#room.toggleTalking(),
     });
     this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#onWorker(data);
     this.#worker.onerror = (event) =>
@@ -149,6 +162,7 @@ class App {
     const { surface, why } = surfaceFor(painter === "webgl2" || painter === "video" || painter === "2d" ? painter : "auto");
     const transport = transportOf(options.get("transport"));
     this.#shell.onTransport(transport);
+    this.#said = this.#shell.userName;
     const start: ToWorker = {
       type: "start",
       surface,
@@ -161,6 +175,7 @@ class App {
       epoch: performance.timeOrigin,
       displayHz: 60,
       clipboard: this.#clipboard,
+      userName: this.#said,
     };
     this.#worker.postMessage(start, [surface.target]);
     this.#walker.sendNow();
@@ -170,6 +185,7 @@ class App {
     const [x = 0, y = 0, z = 0, qx = 0, qy = 0, qz = 0, qw = 1] = values;
     const head: Pose = { position: [x, y, z], orientation: [qx, qy, qz, qw] };
     this.#rendering.onPresence({ head, controllers: [] });
+    this.#room.setHead(head);
     this.#post({ type: "presence", at: pageTime(at), values });
   }
 
@@ -230,6 +246,7 @@ class App {
         break;
       case "received":
         if (message.reliable) this.#program.onMessage(message.data);
+        if (this.#shell.demonstration && !this.#rendering.local) this.#room.onMessage(message.data, message.reliable, this.#visitor);
         this.#messages.dispatchEvent(new CustomEvent("message", { detail: { data: message.data, reliable: message.reliable } }));
         break;
       case "timelines":
@@ -258,13 +275,27 @@ class App {
     this.#shell.demonstration = demonstration;
     this.#rendering.session = session;
     this.#rendering.available = demonstration;
-    element("rendering-choice").hidden = !demonstration;
+    element("rendering-choice").hidden = !demonstration || this.#roomName !== MAIN_ROOM;
     if (!this.#start) {
       this.#start = start;
       const { yaw, pitch } = yawPitchOf(start.orientation);
       this.#walker.place(start.position, yaw, pitch);
     }
     this.#onStream(stream);
+    // From now on the page is told who is in the room, and hears them.
+    if (demonstration) this.#say(new Uint8Array(4), true);
+  }
+
+  /** What the room calls this user as long as the server renders. */
+  get #visitor(): string {
+    return this.#said || `Visitor ${this.#rendering.session}`;
+  }
+
+  /** A packet of the user's voice, or an empty one, for others in the room. */
+  #say(packet: Uint8Array, reliable: boolean): void {
+    const { local } = this.#rendering;
+    if (local) local.say(packet);
+    else if (this.#shell.demonstration) this.#send(new Uint8Array([...PREFIX, ...packet]), reliable);
   }
 
   #onProgram(name: string): void {
@@ -278,8 +309,17 @@ class App {
     if (stream.views === 1) this.#walker.aspect = stream.width / stream.height;
   }
 
+  /** A name belongs to a session: with another one a new session begins. */
+  #tellName(): void {
+    const { userName } = this.#shell;
+    if (userName === this.#said) return;
+    this.#said = userName;
+    this.#post({ type: "name", userName, anew: this.#shell.demonstration && !this.#rendering.local });
+  }
+
   #enter(): void {
     this.#startSound();
+    this.#tellName();
     this.#shell.view = "world";
     this.#walker.focus();
     if (matchMedia("(pointer: fine)").matches) this.#walker.lockPointer();
@@ -293,6 +333,7 @@ class App {
     if (this.#entering) return;
     this.#entering = true;
     this.#startSound();
+    this.#tellName();
     const local = this.#rendering.local;
     const streamed = local ? null : new StreamedEyes((at, frame, marker) => {
       const message: ToWorker = { type: "shown", at: pageTime(at), frame, marker };
@@ -316,6 +357,7 @@ class App {
       onBegin: (displayHz) => this.#onImmersive(true, displayHz),
       onPresence: (at, presence) => {
         this.#rendering.onPresence(presence);
+        this.#room.setHead(presence.head);
         this.#post({ type: "presence", at: pageTime(at), values: presenceNumbers(presence) });
       },
       onDevice: (at, input) => this.#onDevice(at, input),
@@ -387,18 +429,26 @@ class App {
   }
 
   #openRendering(): WorldRendering {
-    const choice = renderingChoiceOf(new URLSearchParams(location.search).get("rendering"));
+    const address = new URLSearchParams(location.search);
+    // The server renders only one room.
+    const choice = this.#roomName === MAIN_ROOM ? renderingChoiceOf(address.get("rendering")) : "local";
+    if (roomOf(address.get("room")) === null) {
+      this.#shell.onNotice("The link's room cannot exist: a room's name has 1 to 32 of a-z, 0-9 and -. You are in the room main.");
+    }
     this.#shell.onRendering(choice);
-    const options = { origin: location.href, token: this.#token, certificate: this.#certificate, choice };
+    const options = { origin: location.href, token: this.#token, certificate: this.#certificate, choice, room: this.#roomName };
     return new WorldRendering(options, START, {
-      userName: () => this.#shell.userName,
+      userName: () => this.#shell.userName || "Guest",
       onLocal: () => {
         this.#post({ type: "pause" });
         this.#walker.captures = true;
         this.#shell.onState({ state: "live" });
         this.#shell.demonstration = true;
       },
+      onPeople: (people, you) => this.#room.show({ people, you, more: 0 }, this.#visitor),
+      onHeard: (message) => this.#room.onHeard(message),
       onServer: () => {
+        this.#room.hide();
         this.#post({ type: "retry" });
         this.#walker.sendNow();
       },
@@ -451,9 +501,11 @@ class App {
       summary: async () => JSON.parse(await this.#ask("summary")) as unknown,
       events: () => this.#ask("events"),
       loudness: () => this.#loudspeaker.loudness(),
+      heard: () => this.#room.heard(),
       device: (input) => this.#onDevice(performance.now(), input),
       get room() {
-        return app.#rendering.local?.room ?? null;
+        const { known } = app.#room;
+        return app.#rendering.local?.room ?? (known && { you: known.you, people: [...known.people], objects: [] });
       },
       send: (data, { reliable = true } = {}) => this.#send(data, reliable),
       addEventListener: (name, listener) => this.#messages.addEventListener(name, listener as EventListener),
@@ -501,6 +553,7 @@ function begin(): void {
       summary: () => Promise.resolve(null),
       events: () => Promise.resolve(""),
       loudness: () => null,
+      heard: () => null,
       device: () => undefined,
       send: () => undefined,
       addEventListener: () => undefined,

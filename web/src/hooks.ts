@@ -18,6 +18,8 @@ export interface Hooks {
   events(): Promise<string>;
   /** How loud the last moments were for the left and the right ear, before volume and mute; none before the sound was started. */
   loudness(): [number, number] | null;
+  /** The newest 2,048 moments at 48 kHz of what others in the room say, each as loud as the user wants; none before anybody has spoken. */
+  heard(): Float32Array | null;
   /** Simulates input from one of the user's devices. */
   device(input: DeviceInput): void;
   /** Sends a message to the application: reliably and in order, or at once but possibly lost. Throws for one that is too long. */
@@ -25,7 +27,7 @@ export interface Hooks {
   /** `message` events deliver the application's messages. */
   addEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
   removeEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
-  /** What the page knows of the room while it renders the world itself; none otherwise. */
+  /** What the page knows of its room, of whose objects only while it renders the world itself; none where it is in no room. */
   readonly room: LocalWorld["room"] | null;
   /** Moves the screen's user: metres, and radians to the left of -z and up. */
   setPose(pose: { position: [number, number, number]; yaw?: number; pitch?: number }): void;

@@ -18,6 +18,8 @@ export interface LocalWorldOut {
   /** The room is known, and the first picture is drawn. */
   onShown(): void;
   onPeople(people: readonly RoomPerson[], you: number): void;
+  /** Somebody in the room says something. */
+  onHeard(message: Uint8Array): void;
   onCursor(cursor: string): void;
   /** The hand's controller has done something to an object. */
   onFelt(hand: Hand): void;
@@ -69,7 +71,7 @@ export class LocalWorld {
       else heard.news.push(news);
     };
     try {
-      const membership = await join(options, { onNews, onEnded: (why) => out.onEnded(why) });
+      const membership = await join(options, { onNews, onHeard: (message) => out.onHeard(message), onEnded: (why) => out.onEnded(why) });
       const local = new LocalWorld(out, scene, membership, head);
       heard.by = local;
       for (const news of heard.news) local.#onNews(news);
@@ -88,6 +90,11 @@ export class LocalWorld {
 
   onDevice(input: DeviceInput): void {
     if (this.#acts) this.#interaction.onDevice(input, this.#user);
+  }
+
+  /** Ten milliseconds of the user's voice: the packet's number, and Opus. */
+  say(packet: Uint8Array): void {
+    this.#membership.say(packet);
   }
 
   /** Draws the world in a headset. */

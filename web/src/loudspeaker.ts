@@ -94,6 +94,11 @@ export class Loudspeaker {
     await context.resume();
   }
 
+  /** Where more sound can be played, with the same volume; none before the start. */
+  get output(): { context: AudioContext; out: AudioNode } | null {
+    return this.#context && this.#gain ? { context: this.#context, out: this.#gain } : null;
+  }
+
   /** How loud the last 40 ms were for the left and the right ear before volume and mute, as effective values; none before the start. */
   loudness(): [number, number] | null {
     const [left, right] = this.#meters.map((meter) => {

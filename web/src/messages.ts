@@ -76,6 +76,8 @@ export interface StartMessage {
   displayHz: number;
   /** Lets the application read and write the clipboard, where the server's owner permits it as well. */
   clipboard: boolean;
+  /** What others in the room are to call the user; empty: what the server makes up. */
+  userName: string;
 }
 
 export type ToWorker =
@@ -99,6 +101,8 @@ export type ToWorker =
   | { type: "pause" }
   /** Use this transport for sessions from now on. */
   | { type: "transport"; transport: TransportChoice }
+  /** The user's name in sessions from now on; `anew`: in one that begins at once. */
+  | { type: "name"; userName: string; anew: boolean }
   | { type: "summary" | "events"; id: number }
   | { type: "close" };
 

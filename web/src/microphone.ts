@@ -1,16 +1,18 @@
-// The user's microphone, for a program that records: each message has ten milliseconds of Opus (docs/programs.md).
+// The user's microphone, for a program that records and for others in the room: each message has ten milliseconds of Opus (docs/programs.md).
 
 const RATE = 48_000;
 const BLOCK_MS = 10;
 /** Speech without audible loss: Opus' recommendation for full band in one channel (RFC 6716, section 2.1.1). */
 const BITS_PER_SECOND = 40_000;
-const PREFIX = new TextEncoder().encode("mic");
+/** With what messages of the microphone to and from an application begin. */
+export const PREFIX = new TextEncoder().encode("mic");
 
 export class Microphone {
   /** Whether what it hears is sent. */
   live = false;
   readonly #send: (packet: Uint8Array) => void;
   #started = false;
+  #stop: (() => void) | null = null;
   #number = 0;
   #blocks = 0;
 
@@ -18,10 +20,26 @@ export class Microphone {
     this.#send = send;
   }
 
-  /** Asks the user for the microphone, once. Throws where the browser or the user does not give it. */
+  /** Asks the user for the microphone, unless it runs. Throws where the browser or the user does not give it. */
   async start(): Promise<void> {
     if (this.#started) return;
     this.#started = true;
+    try {
+      await this.#open();
+    } catch (error) {
+      this.#started = false;
+      throw error;
+    }
+  }
+
+  /** Gives the microphone back to the browser. */
+  stop(): void {
+    this.#stop?.();
+    this.#stop = null;
+    this.#started = false;
+  }
+
+  async #open(): Promise<void> {
     if (typeof AudioEncoder === "undefined") throw new Error("this browser has no encoder for sound");
     const wanted = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
     const stream = await navigator.mediaDevices.getUserMedia({ audio: wanted });
@@ -35,6 +53,11 @@ export class Microphone {
     const node = new AudioWorkletNode(context, "microphone", { numberOfInputs: 1, numberOfOutputs: 0 });
     node.port.onmessage = ({ data }: MessageEvent<Float32Array<ArrayBuffer>>) => this.#onBlock(encoder, data);
     context.createMediaStreamSource(stream).connect(node);
+    this.#stop = () => {
+      for (const track of stream.getTracks()) track.stop();
+      void context.close();
+      if (encoder.state !== "closed") encoder.close();
+    };
   }
 
   #onBlock(encoder: AudioEncoder, data: Float32Array<ArrayBuffer>): void {

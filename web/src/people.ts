@@ -1,41 +1,126 @@
-// Who is in the room, as a list; who comes and goes is said.
+// Who is in the room, as a list, in which each voice has its volume; who comes and goes is said.
 
 import type { RoomPerson } from "./generated/core.ts";
 import { element } from "./page.ts";
+import type { VoiceVolume } from "./voices.ts";
+
+export interface PeopleOut {
+  onNotice(words: string): void;
+  volumeOf(member: number): VoiceVolume;
+  onVolume(member: number, volume: VoiceVolume): void;
+}
+
+/** What the room says of who is there. */
+export interface PeopleList {
+  people: readonly RoomPerson[];
+  you: number;
+  /** How many there are besides those. */
+  more: number;
+}
 
 export class People {
-  readonly #say: (words: string) => void;
+  readonly #out: PeopleOut;
   #known: Map<number, string> | null = null;
+  /** By what it shows, so that a list that changes does not take a volume out of the user's hand. */
+  readonly #items = new Map<string, HTMLLIElement>();
+  readonly #panel = element("people", HTMLDetailsElement);
 
-  constructor(say: (words: string) => void) {
-    this.#say = say;
+  constructor(out: PeopleOut) {
+    this.#out = out;
+    // A small window belongs to the world.
+    this.#panel.open = matchMedia("(min-width: 761px)").matches;
+    // The next key walks again.
+    this.#panel.addEventListener("toggle", () => this.#panel.querySelector("summary")?.blur());
   }
 
   /** `former`: what this user was called as long as the server rendered; that it leaves is no news. */
-  show(people: readonly RoomPerson[], you: number, former: string): void {
-    const items = people.map(({ id, name, role, colour: [red, green, blue] }) => {
-      const item = document.createElement("li");
-      item.style.setProperty("--colour", `rgb(${red} ${green} ${blue})`);
-      const further = [...(role === "guest" ? [] : [role]), ...(id === you ? ["you"] : [])];
-      item.append(document.createElement("i"), name, ...further.map((words) => ` · ${words}`));
+  show({ people, you, more }: PeopleList, former: string): void {
+    const kept = new Set<string>();
+    const items = people.map((person) => {
+      const key = JSON.stringify([person, person.id === you]);
+      kept.add(key);
+      const item = this.#items.get(key) ?? this.#item(person, person.id === you);
+      this.#items.set(key, item);
       return item;
     });
-    element("people-list").replaceChildren(...items);
-    element("people").hidden = false;
-    const now = new Map(people.map(({ id, name }) => [id, name]));
-    if (this.#known) {
-      const before = this.#known;
-      const came = [...now].filter(([id]) => !before.has(id) && id !== you).map(([, name]) => name);
-      const left = [...before].filter(([id, name]) => !now.has(id) && name !== former).map(([, name]) => name);
-      const words = [came.length > 0 ? `${came.join(", ")} joined` : "", left.length > 0 ? `${left.join(", ")} left` : ""];
-      const said = words.filter(Boolean).join(" · ");
-      if (said) this.#say(said);
+    for (const key of this.#items.keys()) if (!kept.has(key)) this.#items.delete(key);
+    if (more > 0) {
+      const item = document.createElement("li");
+      item.textContent = `and ${more} more`;
+      items.push(item);
     }
-    this.#known = now;
+    const list = element("people-list");
+    if (items.length !== list.children.length || items.some((item, index) => item !== list.children[index])) list.replaceChildren(...items);
+    element("people-count").textContent = String(people.length + more);
+    this.#panel.hidden = false;
+    this.#say(people, you, former);
+  }
+
+  /** Who speaks at the moment. */
+  setSpeaking(speaking: ReadonlySet<number>): void {
+    for (const item of this.#items.values()) item.toggleAttribute("data-speaking", speaking.has(Number(item.dataset.member)));
   }
 
   hide(): void {
     this.#known = null;
-    element("people").hidden = true;
+    this.#panel.hidden = true;
   }
+
+  #item({ id, name, role, colour: [red, green, blue] }: RoomPerson, own: boolean): HTMLLIElement {
+    const item = document.createElement("li");
+    item.dataset.member = String(id);
+    item.style.setProperty("--colour", `rgb(${red} ${green} ${blue})`);
+    const words = document.createElement("span");
+    const further = [...(role === "guest" ? [] : [role]), ...(own ? ["you"] : [])];
+    words.append(name, ...further.map((word) => ` · ${word}`));
+    words.title = name;
+    item.append(document.createElement("i"), words);
+    if (!own && role !== "spectator") item.append(...this.#volume(id, name));
+    return item;
+  }
+
+  #volume(member: number, name: string): HTMLElement[] {
+    const { volume, muted } = this.#out.volumeOf(member);
+    const [mute, slider] = [document.createElement("button"), document.createElement("input")];
+    mute.type = "button";
+    mute.className = "voice-mute";
+    mute.setAttribute("aria-label", `Mute ${name}`);
+    mute.setAttribute("aria-pressed", String(muted));
+    slider.type = "range";
+    [slider.max, slider.step, slider.value] = ["100", "5", String(Math.round(100 * volume))];
+    slider.setAttribute("aria-label", `Volume of ${name}`);
+    const tell = (): void => {
+      const isMuted = mute.getAttribute("aria-pressed") === "true";
+      this.#out.onVolume(member, { volume: slider.valueAsNumber / 100, muted: isMuted });
+    };
+    mute.addEventListener("click", () => {
+      mute.setAttribute("aria-pressed", String(mute.getAttribute("aria-pressed") !== "true"));
+      tell();
+      // The next key walks again.
+      mute.blur();
+    });
+    slider.addEventListener("input", () => {
+      mute.setAttribute("aria-pressed", "false");
+      tell();
+    });
+    slider.addEventListener("change", () => slider.blur());
+    return [mute, slider];
+  }
+
+  #say(people: readonly RoomPerson[], you: number, former: string): void {
+    const now = new Map(people.map(({ id, name }) => [id, name]));
+    const before = this.#known;
+    this.#known = now;
+    if (!before) return;
+    const came = [...now].filter(([id]) => !before.has(id) && id !== you).map(([, name]) => name);
+    const left = [...before].filter(([id, name]) => !now.has(id) && name !== former).map(([, name]) => name);
+    const words = [came.length > 0 ? `${names(came)} joined` : "", left.length > 0 ? `${names(left)} left` : ""];
+    const said = words.filter(Boolean).join(" · ");
+    if (said) this.#out.onNotice(said);
+  }
+}
+
+/** A crowd is not named one by one. */
+function names(all: readonly string[]): string {
+  return all.length > 3 ? `${all.slice(0, 2).join(", ")} and ${all.length - 2} others` : all.join(", ");
 }

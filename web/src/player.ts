@@ -22,6 +22,8 @@ export interface PlayerOptions {
   displayHz: number;
   /** Share clipboard texts. */
   clipboard: boolean;
+  /** What others in the room are to call the user, or nothing. */
+  userName: string;
 }
 
 export interface PlayerOut {
@@ -76,7 +78,8 @@ export class Player {
     this.#core = new Core(this.#carrier.name);
     this.#clock = options.clock;
     this.#out = out;
-    const { token, codecs, immersive, displayHz, clipboard } = options;
+    const { token, codecs, immersive, displayHz, clipboard, userName } = options;
+    if (userName) this.#core.set_user_name(userName);
     if (clipboard) this.#core.want_clipboard();
     this.#immersive = immersive;
     // Over WebRTC sound is not among the datagrams.

@@ -134,6 +134,10 @@ export class Shell {
     element("controls").hidden = !is;
   }
 
+  get demonstration(): boolean {
+    return !element("controls").hidden;
+  }
+
   /** What the link permits. */
   onRole(role: UserRole): void {
     document.body.dataset.role = role;
@@ -148,9 +152,9 @@ export class Shell {
     element("rendering", HTMLSelectElement).value = rendering;
   }
 
-  /** What the user wants to be called in the room. */
+  /** What the user wants to be called in the room, or nothing. */
   get userName(): string {
-    return element("user-name", HTMLInputElement).value.trim() || "Guest";
+    return bounded(element("user-name", HTMLInputElement).value.trim());
   }
 
   onState(state: ConnectionState): void {
@@ -277,6 +281,14 @@ export class Shell {
   #hideNotice(): void {
     element("notice").hidden = true;
   }
+}
+
+/** As much of a name as members may have: 32 bytes. */
+function bounded(name: string): string {
+  const bytes = (text: string): number => new TextEncoder().encode(text).length;
+  let letters = [...name];
+  while (bytes(letters.join("")) > 32) letters = letters.slice(0, -1);
+  return letters.join("");
 }
 
 /** Where the user's name is kept; browsers may keep nothing. */

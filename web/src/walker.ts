@@ -24,6 +24,7 @@ export interface WalkerOut {
   onDevice(at: number, input: DeviceInput): void;
   onToggleHud(): void;
   onToggleMute(): void;
+  onToggleTalk(): void;
 }
 
 export class Walker {
@@ -64,6 +65,7 @@ export class Walker {
       },
       onToggleHud: () => out.onToggleHud(),
       onToggleMute: () => out.onToggleMute(),
+      onToggleTalk: () => out.onToggleTalk(),
     };
     this.#mouse = new MouseKeyboard(stage, input);
     this.#touch = new Touch(stage, element("stick"), input);

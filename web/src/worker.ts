@@ -15,7 +15,7 @@ import { Screen } from "./screen.ts";
 
 /** How often timelines and counters are reported to the window. */
 const REPORT_MS = 200;
-/** How long a server may keep the slot of the transport that this page has left: one that had not connected has it for 5 s. */
+/** How long a server may keep the slot of the session that this page has left: one that had not connected has it for 5 s. */
 const LEAVING_MS = 6_000;
 
 const scope = self as unknown as {
@@ -32,7 +32,7 @@ class MediaWorker {
   #speaker: SpeakerPort | null = null;
   readonly #screen: Screen;
   #connection: Connection;
-  /** When the session over another transport was left. */
+  /** When a session was left for another one. */
   #leftAt = -LEAVING_MS;
   #player: Player | null = null;
   #immersive = false;
@@ -110,6 +110,13 @@ class MediaWorker {
         this.#leftAt = performance.now();
         this.#connectAnew();
         break;
+      case "name":
+        this.#start = { ...this.#start, userName: message.userName };
+        if (message.anew) {
+          this.#leftAt = performance.now();
+          this.#connectAnew();
+        }
+        break;
       case "summary":
         scope.postMessage({ type: "answer", id: message.id, text: this.#player?.summary() ?? "null" });
         break;
@@ -160,6 +167,7 @@ class MediaWorker {
         immersive: this.#immersive,
         displayHz: this.#displayHz,
         clipboard: this.#start.clipboard,
+        userName: this.#start.userName,
       },
       {
         onMessage: (message) => this.#onServer(message),

@@ -1,5 +1,6 @@
 // Moves between the server's pictures and those that this page renders as a member of the room, by the user's choice or by measurements.
 
+import type { RoomPerson } from "./generated/core.ts";
 import type { Hand } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { User } from "./local/interaction.ts";
@@ -7,9 +8,10 @@ import type { LocalWorld } from "./local-world.ts";
 import type { Pose } from "./math.ts";
 import type { Statistics } from "./messages.ts";
 import { element } from "./page.ts";
-import { People } from "./people.ts";
 import { RENDERING_CHOICES, type RenderingChoice, RenderingChooser } from "./rendering.ts";
 
+/** The room that the server's world is. */
+export const MAIN_ROOM = "main";
 /** The stream's frame rate is judged over at least this. */
 const JUDGED_MS = 1_000;
 
@@ -19,6 +21,8 @@ export interface WorldRenderingOptions {
   token: string;
   certificate: string | null;
   choice: RenderingChoice;
+  /** Which room the page joins when it renders. The server's pictures show `MAIN_ROOM`. */
+  room: string;
 }
 
 export interface WorldRenderingOut {
@@ -35,13 +39,16 @@ export interface WorldRenderingOut {
   /** None: the page renders nothing. */
   onLocalFrameRate(framesPerSecond: number | null): void;
   onNotice(words: string): void;
+  /** Who is in the room of which the page is a member. */
+  onPeople(people: readonly RoomPerson[], you: number): void;
+  /** Somebody in it says something. */
+  onHeard(message: Uint8Array): void;
 }
 
 export class WorldRendering {
   readonly #options: WorldRenderingOptions;
   readonly #out: WorldRenderingOut;
   readonly #chooser: RenderingChooser;
-  readonly #people: People;
   readonly #colour = colourOf(crypto.getRandomValues(new Uint8Array(1))[0] ?? 0);
   #local: LocalWorld | null = null;
   #opening = false;
@@ -60,7 +67,6 @@ export class WorldRendering {
     this.#out = out;
     this.#head = head;
     this.#chooser = new RenderingChooser(options.choice);
-    this.#people = new People((words) => out.onNotice(words));
   }
 
   /** The world rendered by this page; none while the server renders it. */
@@ -129,14 +135,15 @@ export class WorldRendering {
       // A canvas whose context was lost or given back cannot be drawn on again.
       const canvas = element("local-picture", HTMLCanvasElement).cloneNode() as HTMLCanvasElement;
       element("local-picture").replaceWith(canvas);
-      const { origin, token, certificate } = this.#options;
-      const member = { origin, token, certificate, name: this.#out.userName(), colour: this.#colour };
+      const { origin, token, certificate, room } = this.#options;
+      const member = { origin, token, certificate, room, name: this.#out.userName(), colour: this.#colour };
       const local = await LocalWorld.open(canvas, member, this.#head, {
         onShown: () => {
           document.body.dataset.rendering = "local";
           this.#out.onLocal();
         },
-        onPeople: (people, you) => this.#people.show(people, you, `Visitor ${this.session}`),
+        onPeople: (people, you) => this.#out.onPeople(people, you),
+        onHeard: (message) => this.#out.onHeard(message),
         onCursor: (cursor) => this.#out.onCursor(cursor),
         onFelt: (hand) => this.#out.onFelt(hand),
         onFrameRate: (framesPerSecond) => {
@@ -158,7 +165,9 @@ export class WorldRendering {
   }
 
   #onLocalFailed(why: string): void {
-    this.#out.onNotice(`This browser does not render the world: ${why}`);
+    const { room } = this.#options;
+    const words = `This browser does not render the world: ${why}`;
+    this.#out.onNotice(room === MAIN_ROOM ? words : `You are in the room ${MAIN_ROOM}, not in ${room}. ${words}`);
     this.#chooser.onLocalFailed(performance.now());
     this.#out.onChoice(this.#chooser.choice);
     // A headset's session ends with it.
@@ -169,11 +178,15 @@ export class WorldRendering {
     if (!this.#local) return;
     this.#local.close();
     this.#local = null;
-    this.#people.hide();
     delete document.body.dataset.rendering;
     this.#out.onLocalFrameRate(null);
     this.#out.onServer();
   }
+}
+
+/** The room that the page's address names: `name` is its `?room=`. None where no room can have that name. */
+export function roomOf(name: string | null): string | null {
+  return name === null ? MAIN_ROOM : /^[a-z0-9-]{1,32}$/.test(name) ? name : null;
 }
 
 /** The choice that the page's address names. */

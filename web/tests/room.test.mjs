@@ -1,6 +1,9 @@
 // Pages in one room: for some the server renders, others render the world themselves.
 
 import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { after, before, test } from "node:test";
 import { SMALL, emulateHeadset, eyes, live, openBrowser, openPage, screenshot, shown, startServer, until } from "./helper.mjs";
 
@@ -13,17 +16,49 @@ const PRESSED = { device: "pointer", values: [0.5, 0.5, 1, 0, 0, 0, 0, 1] };
 const NEAR = [-0.75, 1.6, -1.8];
 const FAR = [-0.75, 1.6, -6.8];
 
+/** What the browser's microphone hears. */
+const TONE_HERTZ = 440;
+
 let browser;
 let server;
+let folder;
 
 before(async () => {
-  [browser, server] = await Promise.all([openBrowser(), startServer({ token: TOKEN, more: SMALL })]);
+  folder = await mkdtemp(path.join(tmpdir(), "nearlight-room-"));
+  const tone = path.join(folder, "tone.wav");
+  await writeFile(tone, toneFile());
+  const microphone = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream", `--use-file-for-fake-audio-capture=${tone}`];
+  [browser, server] = await Promise.all([openBrowser(...microphone), startServer({ token: TOKEN, more: SMALL })]);
 });
 
 after(async () => {
   await browser?.close();
   await server?.stop();
+  await rm(folder, { recursive: true });
 });
+
+/** Two seconds of a tone that comes and goes four times a second, as syllables do: browsers take a steady one for noise. */
+function toneFile() {
+  const [rate, seconds] = [48_000, 2];
+  const samples = Int16Array.from({ length: rate * seconds }, (_, index) => {
+    const at = index / rate;
+    return (at * 4) % 1 < 0.7 ? 12_000 * Math.sin(2 * Math.PI * TONE_HERTZ * at) : 0;
+  });
+  const head = Buffer.alloc(44);
+  head.write("RIFF", 0);
+  head.writeUInt32LE(36 + samples.byteLength, 4);
+  head.write("WAVEfmt ", 8);
+  head.writeUInt32LE(16, 16);
+  head.writeUInt16LE(1, 20);
+  head.writeUInt16LE(1, 22);
+  head.writeUInt32LE(rate, 24);
+  head.writeUInt32LE(rate * 2, 28);
+  head.writeUInt16LE(2, 32);
+  head.writeUInt16LE(16, 34);
+  head.write("data", 36);
+  head.writeUInt32LE(samples.byteLength, 40);
+  return Buffer.concat([head, Buffer.from(samples.buffer)]);
+}
 
 /** A user at `position` who looks at `target`. */
 async function stand(page, position, target) {
@@ -57,11 +92,12 @@ async function openLocal(name, prepare = async () => undefined) {
   return opened;
 }
 
-/** A page for which the server renders. */
-async function openRemote() {
+/** A page for which the server renders, and in whose start page its user types `name`. */
+async function openRemote(name = "") {
   const opened = await openPage(browser, SMALL_WINDOW);
   await opened.page.goto(server.url);
   await until(opened.page, live, "the server's pictures come");
+  await opened.page.locator("#user-name").fill(name);
   await opened.page.locator("#enter").click();
   return opened;
 }
@@ -72,6 +108,15 @@ async function untilKnows(page, ...names) {
   await until(page, known, `it knows of ${names}`, { argument: names });
   const { people } = await page.evaluate(() => window.nearlight.room);
   return Object.fromEntries(people.map(({ name, id }) => [name, id]));
+}
+
+/** Waits until the page knows these people, by their names, and no others. */
+function untilKnowsSame(page, known) {
+  const same = (known) => {
+    const people = window.nearlight.room?.people ?? [];
+    return people.length === Object.keys(known).length && people.every(({ name, id }) => known[name] === id);
+  };
+  return until(page, same, `it knows ${Object.keys(known)}`, { argument: known });
 }
 
 /** The page shows pictures that the server rendered from now on. */
@@ -120,7 +165,8 @@ test("a page that is rendered for and one that renders the world itself see each
   await local.page.keyboard.press("KeyH");
   await screenshot(local.page, "room-local-panel");
   await local.page.locator("#rendering").selectOption("server");
-  await until(local.page, () => window.nearlight.state === "live" && window.nearlight.room === null, "the server's pictures come after the choice");
+  const streamed = () => window.nearlight.state === "live" && document.body.dataset.rendering === undefined;
+  await until(local.page, streamed, "the server's pictures come after the choice");
   await untilMorePictures(local.page);
   await screenshot(local.page, "room-local-to-server");
   await local.page.locator("#rendering").selectOption("local");
@@ -168,7 +214,7 @@ test("a headset in a world that its page renders takes and throws, and three pag
   await until(local.page, () => window.nearlight.room.people.length === 3, "three are there");
   const known = await untilKnows(local.page, "Grace", "Ada");
   const visitor = Object.keys(known).find((name) => /^Visitor/.test(name));
-  assert.deepEqual(await untilKnows(headset.page, "Grace", "Ada", visitor), known);
+  for (const { page } of [headset, local, remote]) await untilKnowsSame(page, known);
 
   // Everything is put back, so that the ball lies 2.5 m ahead of the middle of the headset's room.
   for (const pressed of [true, false]) await remote.page.evaluate((pressed) => window.nearlight.device({ device: "key", code: "KeyR", pressed }), pressed);
@@ -208,6 +254,59 @@ test("a headset in a world that its page renders takes and throws, and three pag
   await until(headset.page, () => !document.body.hasAttribute("data-immersive") && !document.querySelector("canvas.headset"), "the screen comes back");
   await screenshot(headset.page, "room-three-flat-again");
   for (const { context, errors } of [headset, local, remote]) {
+    assert.deepEqual(errors, []);
+    await context.close();
+  }
+});
+
+/** The pitch of what the page's user hears of others in hertz, by its crossings of zero; 0 where it is silent. */
+function pitch() {
+  const samples = window.nearlight.heard();
+  if (!samples || Math.hypot(...samples) / Math.sqrt(samples.length) < 0.005) return 0;
+  let [first, last, count] = [0, 0, -1];
+  for (let index = 1; index < samples.length; index += 1) {
+    if (samples[index - 1] < 0 && samples[index] >= 0) {
+      if (count < 0) first = index;
+      [last, count] = [index, count + 1];
+    }
+  }
+  return (48_000 * count) / (last - first);
+}
+
+/** Waits for half a second without any sound of others, which is longer than between the tone's syllables. */
+async function untilSilent(page, what) {
+  const silent = await page.evaluate(async () => {
+    let since = performance.now();
+    for (const end = since + 15_000; performance.now() < end; await new Promise((resolve) => setTimeout(resolve, 20))) {
+      if (window.nearlight.heard().some((sample) => Math.abs(sample) > 1e-3)) since = performance.now();
+      else if (performance.now() - since > 500) return true;
+    }
+    return false;
+  });
+  assert.ok(silent, what);
+}
+
+test("members hear each other, whoever renders for them, unless they mute each other", async () => {
+  const [local, remote] = [await openLocal("Ada"), await openRemote("Bea")];
+  await stand(local.page, NEAR, FAR);
+  await stand(remote.page, [-0.75, 1.6, -3.3], NEAR);
+  await untilKnows(local.page, "Ada", "Bea");
+  await until(local.page, () => window.nearlight.room.people.length === 2, "nobody else is left");
+  const known = await untilKnows(local.page, "Ada", "Bea");
+  await untilKnowsSame(remote.page, known);
+  for (const [speaker, listener, name] of [[local, remote, "Ada"], [remote, local, "Bea"]]) {
+    assert.equal(await listener.page.evaluate(() => window.nearlight.heard()), null, "nobody is heard who has not asked to be");
+    await speaker.page.locator("#talk").evaluate((button) => button.click());
+    await until(listener.page, `Math.abs((${pitch})() / ${TONE_HERTZ} - 1) < 0.03`, `the tone of ${name} is heard at its pitch`);
+    await screenshot(listener.page, `room-hears-${name}`);
+    await listener.page.locator(`#people li[data-member="${known[name]}"] .voice-mute`).evaluate((button) => button.click());
+    await untilSilent(listener.page, "who is muted is not heard");
+    await listener.page.locator(`#people li[data-member="${known[name]}"] .voice-mute`).evaluate((button) => button.click());
+    await until(listener.page, `(${pitch})() > 0`, "and is heard again");
+    await speaker.page.locator("#talk").evaluate((button) => button.click());
+    await untilSilent(listener.page, "who stops talking falls silent");
+  }
+  for (const { context, errors } of [local, remote]) {
     assert.deepEqual(errors, []);
     await context.close();
   }

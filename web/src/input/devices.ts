@@ -30,6 +30,7 @@ export interface InputOut {
   onDevice(at: number, input: DeviceInput): void;
   onToggleHud(): void;
   onToggleMute(): void;
+  onToggleTalk(): void;
 }
 
 /** Radians per pixel of mouse travel: 1,500 pixels are half a turn. */

@@ -111,6 +111,7 @@ export class MouseKeyboard {
       this.#out.onDevice(timeStamp, { device: "key", code, pressed: true });
       if (code === "KeyH") this.#out.onToggleHud();
       if (code === "KeyM") this.#out.onToggleMute();
+      if (code === "KeyT") this.#out.onToggleTalk();
     }
     // Names of keys that type nothing are longer; a letter that control has turned into a command is none.
     const types = [...key].length === 1 && !event.ctrlKey && !event.metaKey && !event.isComposing;

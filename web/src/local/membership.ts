@@ -8,10 +8,16 @@ import type { Pose } from "../math.ts";
 import { certificateOf } from "../session-info.ts";
 
 const PATH = "rooms";
-/** The room that the demonstration's world is. */
-const ROOM = "main";
 /** What is wished: the server grants what the link permits. */
 const ROLE = "host";
+/** The first byte of a message with somebody's voice (docs/wire.md). */
+const VOICE = 0x18;
+/** A connection that holds this many bytes back is given no more of the user's voice: it would be heard too late. */
+const MOST_WAITING = 4_096;
+/** That it hears others is said again after so much silence, in microseconds: another server may own the room since. */
+const REPEAT = 2_000_000;
+/** A packet's number, and no packet. */
+const SILENCE = new Uint8Array(4);
 /** How long the server may take to answer. */
 const DIAL_MS = 6_000;
 /** Where nothing is due earlier, the replica is asked again after this. */
@@ -22,6 +28,7 @@ export interface MembershipOptions {
   token: string;
   /** The certificate that the link names. */
   certificate: string | null;
+  room: string;
   name: string;
   /** Red, green, blue: 0 to 255. */
   colour: readonly [number, number, number];
@@ -43,6 +50,8 @@ export interface RoomObject {
 
 export interface MembershipOut {
   onNews(news: RoomNews): void;
+  /** Somebody's voice, without the message's first byte. */
+  onHeard(message: Uint8Array): void;
   /** The membership has ended, and why. */
   onEnded(why: string): void;
 }
@@ -65,7 +74,7 @@ export async function join(options: MembershipOptions, out: MembershipOut): Prom
     const member = new RoomMember(now(), token, withLength(await answers.next()), nonce, proven);
     socket.send(textOf(member.hello(navigator.userAgent)));
     member.on_answer(await answers.next());
-    socket.send(member.join(ROOM, ROLE, options.name, new Uint8Array(options.colour)) as Uint8Array<ArrayBuffer>);
+    socket.send(member.join(options.room, ROLE, options.name, new Uint8Array(options.colour)) as Uint8Array<ArrayBuffer>);
     answers.close();
     return new Membership(socket, member, out);
   } catch (error) {
@@ -124,6 +133,7 @@ export class Membership {
   readonly #out: MembershipOut;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
+  #saidAt = Number.NEGATIVE_INFINITY;
 
   constructor(socket: WebSocket, member: RoomMember, out: MembershipOut) {
     this.#socket = socket;
@@ -184,6 +194,13 @@ export class Membership {
     this.pump();
   }
 
+  /** Ten milliseconds of the user's voice: the packet's number, and Opus. */
+  say(packet: Uint8Array): void {
+    if (this.#ended || this.#socket.readyState !== WebSocket.OPEN || this.#socket.bufferedAmount > MOST_WAITING) return;
+    this.#saidAt = now();
+    this.#socket.send(new Uint8Array([VOICE, ...packet]));
+  }
+
   /** Sends what is due; called after each change, and by a timer. */
   pump(): void {
     if (this.#ended) return;
@@ -191,6 +208,7 @@ export class Membership {
     for (let bytes = this.#member.poll_transmit(now()); bytes; bytes = this.#member.poll_transmit(now())) {
       if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(bytes as Uint8Array<ArrayBuffer>);
     }
+    if (now() - this.#saidAt >= REPEAT) this.say(SILENCE);
     const wait = (this.#member.next_timeout() - now()) / 1_000;
     this.#timer = setTimeout(() => this.pump(), Math.min(IDLE_MS, Math.max(wait, 1)));
   }
@@ -207,8 +225,10 @@ export class Membership {
   #onMessage(data: string | ArrayBuffer): void {
     // In place of the room's first message the server says in words why there is none.
     if (typeof data === "string") return this.#end(this.#member.refusal(data));
+    const bytes = new Uint8Array(data);
+    if (bytes[0] === VOICE) return this.#out.onHeard(bytes.subarray(1));
     try {
-      this.#member.on_message(now(), new Uint8Array(data));
+      this.#member.on_message(now(), bytes);
     } catch (error) {
       return this.#end(`the room's message cannot be read: ${String(error)}`);
     }

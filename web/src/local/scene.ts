@@ -136,6 +136,11 @@ export class LocalScene {
       node.visible = node.position.y > -10;
       shine(node, pointed.has(object) && !held.has(object) ? POINTED_GLOW : 0);
     }
+    // Other rooms have fewer objects than the world's own. Before the room is known, all are drawn, so that their shaders are compiled.
+    if (objects.length > 0) {
+      const known = new Set(objects.map(({ object }) => object));
+      for (const [object, node] of this.#objects) node.visible &&= known.has(object);
+    }
     for (const body of bodies) this.#pose(body, share);
     for (const [index, hand] of this.#hands.entries()) {
       const aim = user.controllers[index]?.aim;

@@ -1,0 +1,125 @@
+// The room as its user meets it: who is there, hearing them and speaking to them.
+
+import type { Pose } from "./math.ts";
+import { Microphone, PREFIX } from "./microphone.ts";
+import { element } from "./page.ts";
+import { People, type PeopleList } from "./people.ts";
+import { type SoundOutput, Voices } from "./voices.ts";
+
+/** How often the list shows who speaks. */
+const SPEAKING_MS = 200;
+
+export interface RoomPanelOut {
+  /** Ten milliseconds of the user's voice: the packet's number, and Opus. */
+  onSaid(packet: Uint8Array): void;
+  onNotice(words: string): void;
+  /** The user has done something, so that sound may begin. */
+  onGesture(): void;
+  output(): SoundOutput | null;
+}
+
+export class RoomPanel {
+  readonly #out: RoomPanelOut;
+  readonly #voices: Voices;
+  readonly #people: People;
+  readonly #microphone: Microphone;
+  readonly #talk = element("talk", HTMLButtonElement);
+  #known: PeopleList | null = null;
+
+  constructor(out: RoomPanelOut) {
+    this.#out = out;
+    this.#voices = new Voices(() => out.output());
+    this.#people = new People({
+      onNotice: (words) => out.onNotice(words),
+      volumeOf: (member) => this.#voices.volumeOf(member),
+      onVolume: (member, volume) => this.#voices.setVolume(member, volume),
+    });
+    this.#microphone = new Microphone((packet) => out.onSaid(packet.subarray(PREFIX.length)));
+    this.#talk.addEventListener("click", () => {
+      // The next key walks again.
+      this.#talk.blur();
+      this.toggleTalking();
+    });
+    setInterval(() => this.#people.setSpeaking(this.#voices.speaking()), SPEAKING_MS);
+  }
+
+  /** Who is in the room; none where nothing is known. */
+  get known(): PeopleList | null {
+    return this.#known;
+  }
+
+  /** Call it from a user's gesture. */
+  toggleTalking(): void {
+    if (this.#talk.hidden) return;
+    this.#out.onGesture();
+    void this.#setTalking(this.#talk.getAttribute("aria-pressed") !== "true");
+  }
+
+  /** `former`: see `People`. */
+  show(list: PeopleList, former: string): void {
+    this.#known = list;
+    this.#people.show(list, former);
+    this.#voices.setMembers(new Set(list.people.map(({ id }) => id)));
+    const own = list.people.find(({ id }) => id === list.you);
+    this.#talk.hidden = own === undefined || own.role === "spectator";
+  }
+
+  /** The user is in no room. */
+  hide(): void {
+    this.#known = null;
+    this.#people.hide();
+    this.#voices.close();
+    this.#talk.hidden = true;
+    void this.#setTalking(false);
+  }
+
+  /** What a message begins with that is one of the microphone is left out. */
+  onHeard(message: Uint8Array): void {
+    this.#voices.onHeard(message);
+  }
+
+  /** A message of the server's world. */
+  onMessage(data: Uint8Array, reliable: boolean, former: string): void {
+    if (!reliable) {
+      if (PREFIX.every((byte, index) => data[index] === byte)) this.onHeard(data.subarray(PREFIX.length));
+      return;
+    }
+    const list = parse(data);
+    if (list) this.show(list, former);
+  }
+
+  /** Where the user is. */
+  setHead(head: Pose): void {
+    this.#voices.setListener(head);
+  }
+
+  /** For tests. */
+  heard(): Float32Array | null {
+    return this.#voices.heard();
+  }
+
+  async #setTalking(talking: boolean): Promise<void> {
+    if (talking === (this.#talk.getAttribute("aria-pressed") === "true")) return;
+    this.#talk.setAttribute("aria-pressed", String(talking));
+    this.#microphone.live = talking;
+    if (!talking) return this.#microphone.stop();
+    try {
+      await this.#microphone.start();
+      // Permission may take longer than the wish to speak.
+      if (this.#talk.getAttribute("aria-pressed") === "true") this.#out.onNotice("Others in the room hear you.");
+      else this.#microphone.stop();
+    } catch (error) {
+      await this.#setTalking(false);
+      this.#out.onNotice(`Others cannot hear you: ${error instanceof Error ? error.message : String(error)}.`);
+    }
+  }
+}
+
+/** Nothing for messages of other applications. */
+function parse(data: Uint8Array): PeopleList | null {
+  try {
+    return (JSON.parse(new TextDecoder().decode(data)) as { room?: PeopleList } | null)?.room ?? null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,208 @@
+// What other members of the room say: decoded, placed where they are, and each as loud as the user wants.
+
+import { type Pose, type Vec3, rotate } from "./math.ts";
+
+const CONFIG: AudioDecoderConfig = { codec: "opus", sampleRate: 48_000, numberOfChannels: 1 };
+/** A packet lasts so long, in seconds. */
+const BLOCK = 0.01;
+/** Seconds by which a voice is held back when it begins: the server hands it on with each of its pictures, 30 or 60 a second. Guess. */
+const LEAD = 0.08;
+/** What would be heard later than this is left out. */
+const MOST_AHEAD = 0.2;
+/** More missing packets are a pause. */
+const MOST_MISSING = 5;
+/** Effective value from which somebody is taken to speak, and for how long after that, in milliseconds. Guesses: a quiet room, a syllable. */
+const SPEAKING = 0.01;
+const SPEAKING_MS = 300;
+/** A message begins with who speaks, the packet's number, and where (docs/wire.md). */
+const HEAD_BYTES = 4 + 4 + 3 * 4;
+
+/** Where sound goes once the user has done something on the page. */
+export interface SoundOutput {
+  context: AudioContext;
+  out: AudioNode;
+}
+
+export interface VoiceVolume {
+  /** 0 to 1. */
+  volume: number;
+  muted: boolean;
+}
+
+export class Voices {
+  readonly #output: () => SoundOutput | null;
+  readonly #volumes = new Map<number, VoiceVolume>();
+  readonly #speakers = new Map<number, Speaker>();
+  #all: AnalyserNode | null = null;
+
+  constructor(output: () => SoundOutput | null) {
+    this.#output = output;
+  }
+
+  /** A message with ten milliseconds of somebody's voice. */
+  onHeard(message: Uint8Array): void {
+    const output = this.#output();
+    // Nothing plays before the user has done something on the page.
+    if (!output || message.length <= HEAD_BYTES || typeof AudioDecoder === "undefined") return;
+    const view = new DataView(message.buffer, message.byteOffset, message.byteLength);
+    const [member, number] = [view.getUint32(0), view.getUint32(4)];
+    const place: Vec3 = [view.getFloat32(8), view.getFloat32(12), view.getFloat32(16)];
+    if (!place.every(Number.isFinite)) return;
+    let speaker = this.#speakers.get(member);
+    if (!speaker) {
+      speaker = new Speaker(output.context, this.#mix(output));
+      speaker.setVolume(this.volumeOf(member));
+      this.#speakers.set(member, speaker);
+    }
+    speaker.onPacket(number, place, message.slice(HEAD_BYTES));
+  }
+
+  /** Where the user's ears are. */
+  setListener({ position, orientation }: Pose): void {
+    if (this.#speakers.size === 0) return;
+    const listener = this.#output()?.context.listener;
+    if (!listener) return;
+    const [ahead, up] = [rotate(orientation, [0, 0, -1]), rotate(orientation, [0, 1, 0])];
+    if (!("positionX" in listener)) return place(listener, position, ahead, up);
+    set(listener, ["positionX", "positionY", "positionZ"], position);
+    set(listener, ["forwardX", "forwardY", "forwardZ"], ahead);
+    set(listener, ["upX", "upY", "upZ"], up);
+  }
+
+  volumeOf(member: number): VoiceVolume {
+    return this.#volumes.get(member) ?? { volume: 1, muted: false };
+  }
+
+  setVolume(member: number, volume: VoiceVolume): void {
+    this.#volumes.set(member, volume);
+    this.#speakers.get(member)?.setVolume(volume);
+  }
+
+  /** Who is in the room: the others are forgotten. */
+  setMembers(members: ReadonlySet<number>): void {
+    for (const [member, speaker] of this.#speakers) {
+      if (members.has(member)) continue;
+      speaker.close();
+      this.#speakers.delete(member);
+    }
+    for (const member of this.#volumes.keys()) if (!members.has(member)) this.#volumes.delete(member);
+  }
+
+  /** Who speaks at the moment, also where the user does not want to hear it. */
+  speaking(): ReadonlySet<number> {
+    const since = performance.now() - SPEAKING_MS;
+    return new Set([...this.#speakers].filter(([, { spokeAt }]) => spokeAt >= since).map(([member]) => member));
+  }
+
+  /** The newest 2,048 moments of all voices together, each as loud as the user wants it; nothing before anybody has spoken. */
+  heard(): Float32Array | null {
+    if (!this.#all) return null;
+    const samples = new Float32Array(this.#all.fftSize);
+    this.#all.getFloatTimeDomainData(samples);
+    return samples;
+  }
+
+  close(): void {
+    this.setMembers(new Set());
+  }
+
+  #mix({ context, out }: SoundOutput): AudioNode {
+    if (!this.#all) {
+      this.#all = new AnalyserNode(context, { fftSize: 2_048 });
+      this.#all.connect(out);
+    }
+    return this.#all;
+  }
+}
+
+class Speaker {
+  readonly #context: AudioContext;
+  readonly #panner: PannerNode;
+  readonly #gain: GainNode;
+  #decoder: AudioDecoder | null = null;
+  /** When the next block is due, on the context's clock. */
+  #playAt = 0;
+  #newest: number | null = null;
+  /** When it was last loud enough to be speech. */
+  spokeAt = Number.NEGATIVE_INFINITY;
+
+  constructor(context: AudioContext, out: AudioNode) {
+    this.#context = context;
+    // As loud as at one metre within it, half as loud at two.
+    this.#panner = new PannerNode(context, { panningModel: "HRTF", distanceModel: "inverse", refDistance: 1, rolloffFactor: 1 });
+    this.#gain = new GainNode(context);
+    this.#panner.connect(this.#gain).connect(out);
+  }
+
+  setVolume({ volume, muted }: VoiceVolume): void {
+    // Loudness is heard by ratios: half the slider is a quarter of the amplitude.
+    this.#gain.gain.setTargetAtTime(muted ? 0 : volume * volume, this.#context.currentTime, 0.02);
+  }
+
+  onPacket(number: number, place: Vec3, packet: Uint8Array): void {
+    const ahead = this.#newest === null ? 1 : (number - this.#newest) | 0;
+    if (ahead <= 0) return;
+    this.#newest = number;
+    if (ahead > 1 && ahead <= MOST_MISSING) this.#playAt += (ahead - 1) * BLOCK;
+    set(this.#panner, ["positionX", "positionY", "positionZ"], place);
+    try {
+      this.#running().decode(new EncodedAudioChunk({ type: "key", timestamp: 0, data: packet }));
+    } catch {
+      this.#stop();
+    }
+  }
+
+  close(): void {
+    this.#stop();
+    this.#panner.disconnect();
+    this.#gain.disconnect();
+  }
+
+  #running(): AudioDecoder {
+    if (this.#decoder) return this.#decoder;
+    const decoder = new AudioDecoder({
+      output: (data) => {
+        if (decoder === this.#decoder) this.#play(data);
+        data.close();
+      },
+      // The next packet starts a new one.
+      error: () => {
+        if (decoder === this.#decoder) this.#decoder = null;
+      },
+    });
+    decoder.configure(CONFIG);
+    this.#decoder = decoder;
+    return decoder;
+  }
+
+  #play(data: AudioData): void {
+    const context = this.#context;
+    const buffer = context.createBuffer(1, data.numberOfFrames, data.sampleRate);
+    const samples = buffer.getChannelData(0);
+    data.copyTo(samples, { planeIndex: 0, format: "f32-planar" });
+    const level = Math.sqrt(samples.reduce((sum, sample) => sum + sample * sample, 0) / samples.length);
+    if (level >= SPEAKING) this.spokeAt = performance.now();
+    const now = context.currentTime;
+    if (this.#playAt < now) this.#playAt = now + LEAD;
+    if (this.#playAt > now + MOST_AHEAD) return;
+    const source = new AudioBufferSourceNode(context, { buffer });
+    source.connect(this.#panner);
+    source.start(this.#playAt);
+    this.#playAt += buffer.duration;
+  }
+
+  #stop(): void {
+    if (this.#decoder && this.#decoder.state !== "closed") this.#decoder.close();
+    this.#decoder = null;
+  }
+}
+
+/** Firefox has only the older methods. */
+function place(listener: AudioListener, position: Vec3, ahead: Vec3, up: Vec3): void {
+  listener.setPosition(...position);
+  listener.setOrientation(...ahead, ...up);
+}
+
+function set<Name extends string>(node: Record<Name, AudioParam>, names: readonly Name[], values: Vec3): void {
+  for (const [axis, name] of names.entries()) node[name].value = values[axis] ?? 0;
+}
