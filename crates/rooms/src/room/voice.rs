@@ -64,8 +64,8 @@ impl Room {
         let place = body.head.position;
         let message: Arc<[u8]> = write_heard(member, number, place, packet).into();
         for index in 0..self.seats.len() {
-            let listens = |seat: &&Box<Seat>| seat.hearing.wanted && seat.id != member;
-            let Some(listener) = self.seats[index].as_ref().filter(listens).map(|seat| seat.id) else { continue };
+            let listens = |seat: &&Seat| seat.hearing.wanted && seat.id != member;
+            let Some(listener) = self.seats[index].as_deref().filter(listens).map(|seat| seat.id) else { continue };
             // Spectators have no body, and hear all.
             let near = self.body(listener).is_none_or(|body| distance(body.head.position, place) <= HEARD_WITHIN);
             let Some(seat) = self.seats[index].as_mut().filter(|_| near) else { continue };
@@ -201,7 +201,9 @@ mod tests {
         let listener = member(&mut room, 0.0, Role::Guest);
         let speakers: Vec<MemberId> = (0..12).map(|_| member(&mut room, 1.0, Role::Guest)).collect();
         let say = |room: &mut Room, now: Time, speakers: &[MemberId]| {
-            speakers.iter().for_each(|speaker| room.on_voice(now, *speaker, 1, b"opus"));
+            for speaker in speakers {
+                room.on_voice(now, *speaker, 1, b"opus");
+            }
             heard(room).into_iter().filter(|member| *member == listener).count()
         };
         assert_eq!(say(&mut room, Time::ZERO, &speakers), MOST_VOICES);

@@ -263,7 +263,9 @@ async fn a_tone_that_somebody_says_is_heard_at_its_pitch_by_those_in_the_room_wh
     look(&mut client, PLINTH);
     let silence = 0_u32.to_be_bytes();
     client.message_to_application(&[MIC, &silence].concat());
-    [&listener, &elsewhere].into_iter().for_each(|member| member.say(&silence));
+    for member in [&listener, &elsewhere] {
+        member.say(&silence);
+    }
     let body = Avatar { head: START, ..Avatar::default() };
     for member in [&mut speaker, &mut listener, &mut deaf, &mut elsewhere] {
         member.replica.set_body(&body).expect("a pose");
