@@ -12,7 +12,7 @@ import { connected, rumble } from "./input/gamepad.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
 import type { FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
-import { PREFIX } from "./microphone.ts";
+import { messageOf } from "./microphone.ts";
 import { element } from "./page.ts";
 import { Peer } from "./peer.ts";
 import { presenceNumbers } from "./presence.ts";
@@ -76,8 +76,9 @@ class App {
     onGesture: () => this.#startSound(),
     output: () => this.#loudspeaker.output,
   });
-  /** ?room= before the link's fragment. */
-  readonly #roomName = roomOf(new URLSearchParams(location.search).get("room")) ?? MAIN_ROOM;
+  /** ?room= before the link's fragment; none: it cannot exist. */
+  readonly #roomAsked = roomOf(new URLSearchParams(location.search).get("room"));
+  readonly #roomName = this.#roomAsked ?? MAIN_ROOM;
   readonly #rendering: WorldRendering;
   /** The name that the server was told. */
   #said = "";
@@ -295,7 +296,7 @@ class App {
   #say(packet: Uint8Array, reliable: boolean): void {
     const { local } = this.#rendering;
     if (local) local.say(packet);
-    else if (this.#shell.demonstration) this.#send(new Uint8Array([...PREFIX, ...packet]), reliable);
+    else if (this.#shell.demonstration) this.#send(messageOf(packet), reliable);
   }
 
   #onProgram(name: string): void {
@@ -429,10 +430,9 @@ class App {
   }
 
   #openRendering(): WorldRendering {
-    const address = new URLSearchParams(location.search);
     // The server renders only one room.
-    const choice = this.#roomName === MAIN_ROOM ? renderingChoiceOf(address.get("rendering")) : "local";
-    if (roomOf(address.get("room")) === null) {
+    const choice = this.#roomName === MAIN_ROOM ? renderingChoiceOf(new URLSearchParams(location.search).get("rendering")) : "local";
+    if (this.#roomAsked === null) {
       this.#shell.onNotice("The link's room cannot exist: a room's name has 1 to 32 of a-z, 0-9 and -. You are in the room main.");
     }
     this.#shell.onRendering(choice);

@@ -2,12 +2,11 @@
 
 import { pageTime } from "./clock.ts";
 import type { SpeakerClock } from "./messages.ts";
+import { FADE, type Volume, gainOf, loudnessOf } from "./volume.ts";
 
 const RATE = 48_000;
 /** How often the worker is informed which sample is being heard when. */
 const CLOCK_MS = 250;
-/** A change of volume takes this long, in seconds: a jump would click. */
-const FADE = 0.02;
 /** The key under which the user's choice is stored. */
 const STORED = "nearlight.sound";
 
@@ -17,14 +16,15 @@ export interface LoudspeakerOut {
   onClock(clock: SpeakerClock): void;
 }
 
-interface Choice {
-  volume: number;
-  muted: boolean;
+/** Where sound goes once the user has done something on the page. */
+export interface SoundOutput {
+  context: AudioContext;
+  out: AudioNode;
 }
 
 export class Loudspeaker {
   readonly #out: LoudspeakerOut;
-  readonly #choice: Choice = stored();
+  readonly #choice: Volume = stored();
   #context: AudioContext | null = null;
   #gain: GainNode | null = null;
   #meters: AnalyserNode[] = [];
@@ -95,7 +95,7 @@ export class Loudspeaker {
   }
 
   /** Where more sound can be played, with the same volume; none before the start. */
-  get output(): { context: AudioContext; out: AudioNode } | null {
+  get output(): SoundOutput | null {
     return this.#context && this.#gain ? { context: this.#context, out: this.#gain } : null;
   }
 
@@ -104,7 +104,7 @@ export class Loudspeaker {
     const [left, right] = this.#meters.map((meter) => {
       const samples = new Float32Array(meter.fftSize);
       meter.getFloatTimeDomainData(samples);
-      return Math.sqrt(samples.reduce((sum, sample) => sum + sample * sample, 0) / samples.length);
+      return loudnessOf(samples);
     });
     return left === undefined || right === undefined ? null : [left, right];
   }
@@ -138,9 +138,7 @@ export class Loudspeaker {
     } catch {
       // A browser that stores nothing starts with the defaults next time.
     }
-    const { volume, muted } = this.#choice;
-    // Loudness is heard by ratios: half the slider is a quarter of the amplitude.
-    const gain = muted ? 0 : volume * volume;
+    const gain = gainOf(this.#choice);
     this.#element.volume = gain;
     if (this.#context) this.#gain?.gain.setTargetAtTime(gain, this.#context.currentTime, FADE);
   }
@@ -158,9 +156,9 @@ export class Loudspeaker {
   }
 }
 
-function stored(): Choice {
+function stored(): Volume {
   try {
-    const { volume, muted } = JSON.parse(localStorage.getItem(STORED) ?? "{}") as Partial<Choice>;
+    const { volume, muted } = JSON.parse(localStorage.getItem(STORED) ?? "{}") as Partial<Volume>;
     return { volume: typeof volume === "number" && volume >= 0 && volume <= 1 ? volume : 0.8, muted: muted === true };
   } catch {
     return { volume: 0.8, muted: false };

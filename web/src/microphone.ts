@@ -1,15 +1,29 @@
-// The user's microphone, for a program that records and for others in the room: each message has ten milliseconds of Opus (docs/programs.md).
+// The user's microphone, for a program that records and for others in the room: each packet has ten milliseconds of Opus (docs/programs.md).
 
 const RATE = 48_000;
 const BLOCK_MS = 10;
 /** Speech without audible loss: Opus' recommendation for full band in one channel (RFC 6716, section 2.1.1). */
 const BITS_PER_SECOND = 40_000;
 /** With what messages of the microphone to and from an application begin. */
-export const PREFIX = new TextEncoder().encode("mic");
+const PREFIX = new TextEncoder().encode("mic");
+
+/** The application's message with a packet. */
+export function messageOf(packet: Uint8Array): Uint8Array {
+  const message = new Uint8Array(PREFIX.length + packet.length);
+  message.set(PREFIX);
+  message.set(packet, PREFIX.length);
+  return message;
+}
+
+/** The packet in a message of the application's, if that is what it has. */
+export function packetOf(message: Uint8Array): Uint8Array | null {
+  return PREFIX.every((byte, index) => message[index] === byte) ? message.subarray(PREFIX.length) : null;
+}
 
 export class Microphone {
   /** Whether what it hears is sent. */
   live = false;
+  /** A packet: its number, and Opus. */
   readonly #send: (packet: Uint8Array) => void;
   #started = false;
   #stop: (() => void) | null = null;
@@ -70,10 +84,9 @@ export class Microphone {
   }
 
   #onPacket(chunk: EncodedAudioChunk): void {
-    const packet = new Uint8Array(PREFIX.length + 4 + chunk.byteLength);
-    packet.set(PREFIX);
-    new DataView(packet.buffer).setUint32(PREFIX.length, this.#number);
-    chunk.copyTo(packet.subarray(PREFIX.length + 4));
+    const packet = new Uint8Array(4 + chunk.byteLength);
+    new DataView(packet.buffer).setUint32(0, this.#number);
+    chunk.copyTo(packet.subarray(4));
     this.#number = (this.#number + 1) >>> 0;
     this.#send(packet);
   }

@@ -2,12 +2,12 @@
 
 import type { RoomPerson } from "./generated/core.ts";
 import { element } from "./page.ts";
-import type { VoiceVolume } from "./voices.ts";
+import type { Volume } from "./volume.ts";
 
 export interface PeopleOut {
   onNotice(words: string): void;
-  volumeOf(member: number): VoiceVolume;
-  onVolume(member: number, volume: VoiceVolume): void;
+  volumeOf(member: number): Volume;
+  onVolume(member: number, volume: Volume): void;
 }
 
 /** What the room says of who is there. */

@@ -1,6 +1,6 @@
 // A program's window on a display of its own: what its display tells the page, and what the page asks of it (docs/programs.md).
 
-import { Microphone } from "./microphone.ts";
+import { Microphone, messageOf } from "./microphone.ts";
 import { element } from "./page.ts";
 
 /** A window to choose from. */
@@ -58,7 +58,7 @@ export class Program {
 
   constructor(out: ProgramOut, offersMicrophone: boolean) {
     this.#out = out;
-    this.#microphone = offersMicrophone ? new Microphone((packet) => out.sendPacket(packet)) : null;
+    this.#microphone = offersMicrophone ? new Microphone((packet) => out.sendPacket(messageOf(packet))) : null;
     let settled = 0;
     new ResizeObserver(() => {
       clearTimeout(settled);

@@ -1,10 +1,11 @@
 // The room as its user meets it: who is there, hearing them and speaking to them.
 
+import type { SoundOutput } from "./loudspeaker.ts";
 import type { Pose } from "./math.ts";
-import { Microphone, PREFIX } from "./microphone.ts";
+import { Microphone, packetOf } from "./microphone.ts";
 import { element } from "./page.ts";
 import { People, type PeopleList } from "./people.ts";
-import { type SoundOutput, Voices } from "./voices.ts";
+import { Voices } from "./voices.ts";
 
 /** How often the list shows who speaks. */
 const SPEAKING_MS = 200;
@@ -34,7 +35,7 @@ export class RoomPanel {
       volumeOf: (member) => this.#voices.volumeOf(member),
       onVolume: (member, volume) => this.#voices.setVolume(member, volume),
     });
-    this.#microphone = new Microphone((packet) => out.onSaid(packet.subarray(PREFIX.length)));
+    this.#microphone = new Microphone((packet) => out.onSaid(packet));
     this.#talk.addEventListener("click", () => {
       // The next key walks again.
       this.#talk.blur();
@@ -73,7 +74,7 @@ export class RoomPanel {
     void this.#setTalking(false);
   }
 
-  /** What a message begins with that is one of the microphone is left out. */
+  /** Somebody's voice: who, the packet's number, where, and Opus. */
   onHeard(message: Uint8Array): void {
     this.#voices.onHeard(message);
   }
@@ -81,7 +82,8 @@ export class RoomPanel {
   /** A message of the server's world. */
   onMessage(data: Uint8Array, reliable: boolean, former: string): void {
     if (!reliable) {
-      if (PREFIX.every((byte, index) => data[index] === byte)) this.onHeard(data.subarray(PREFIX.length));
+      const heard = packetOf(data);
+      if (heard) this.onHeard(heard);
       return;
     }
     const list = parse(data);

@@ -1,6 +1,8 @@
 // What other members of the room say: decoded, placed where they are, and each as loud as the user wants.
 
+import type { SoundOutput } from "./loudspeaker.ts";
 import { type Pose, type Vec3, rotate } from "./math.ts";
+import { FADE, type Volume, gainOf, loudnessOf } from "./volume.ts";
 
 const CONFIG: AudioDecoderConfig = { codec: "opus", sampleRate: 48_000, numberOfChannels: 1 };
 /** A packet lasts so long, in seconds. */
@@ -17,21 +19,9 @@ const SPEAKING_MS = 300;
 /** A message begins with who speaks, the packet's number, and where (docs/wire.md). */
 const HEAD_BYTES = 4 + 4 + 3 * 4;
 
-/** Where sound goes once the user has done something on the page. */
-export interface SoundOutput {
-  context: AudioContext;
-  out: AudioNode;
-}
-
-export interface VoiceVolume {
-  /** 0 to 1. */
-  volume: number;
-  muted: boolean;
-}
-
 export class Voices {
   readonly #output: () => SoundOutput | null;
-  readonly #volumes = new Map<number, VoiceVolume>();
+  readonly #volumes = new Map<number, Volume>();
   readonly #speakers = new Map<number, Speaker>();
   #all: AnalyserNode | null = null;
 
@@ -69,11 +59,11 @@ export class Voices {
     set(listener, ["upX", "upY", "upZ"], up);
   }
 
-  volumeOf(member: number): VoiceVolume {
+  volumeOf(member: number): Volume {
     return this.#volumes.get(member) ?? { volume: 1, muted: false };
   }
 
-  setVolume(member: number, volume: VoiceVolume): void {
+  setVolume(member: number, volume: Volume): void {
     this.#volumes.set(member, volume);
     this.#speakers.get(member)?.setVolume(volume);
   }
@@ -134,9 +124,8 @@ class Speaker {
     this.#panner.connect(this.#gain).connect(out);
   }
 
-  setVolume({ volume, muted }: VoiceVolume): void {
-    // Loudness is heard by ratios: half the slider is a quarter of the amplitude.
-    this.#gain.gain.setTargetAtTime(muted ? 0 : volume * volume, this.#context.currentTime, 0.02);
+  setVolume(volume: Volume): void {
+    this.#gain.gain.setTargetAtTime(gainOf(volume), this.#context.currentTime, FADE);
   }
 
   onPacket(number: number, place: Vec3, packet: Uint8Array): void {
@@ -180,8 +169,7 @@ class Speaker {
     const buffer = context.createBuffer(1, data.numberOfFrames, data.sampleRate);
     const samples = buffer.getChannelData(0);
     data.copyTo(samples, { planeIndex: 0, format: "f32-planar" });
-    const level = Math.sqrt(samples.reduce((sum, sample) => sum + sample * sample, 0) / samples.length);
-    if (level >= SPEAKING) this.spokeAt = performance.now();
+    if (loudnessOf(samples) >= SPEAKING) this.spokeAt = performance.now();
     const now = context.currentTime;
     if (this.#playAt < now) this.#playAt = now + LEAD;
     if (this.#playAt > now + MOST_AHEAD) return;

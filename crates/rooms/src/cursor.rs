@@ -20,6 +20,11 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// What has not been read.
+    pub(crate) const fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], MessageError> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(MessageError::Truncated)?;
         self.rest = rest;

@@ -16,9 +16,8 @@
 //!   phases of their frames: they are shared anew.
 //! * *Competition*. Where the queue stands although the rate has been given up, the others yield to losses only, and so does the rate, by
 //!   CUBIC's law ([`competition`]), until the queue is empty or our own.
-//!
 //! * *Marking*. Where packets are marked before a queue grows (L4S, RFC 9330), marks tell the capacity. Packets leave one by one, no faster than
-//!   the path carries them, and the rate follows DCTCP's law ([`marking`]) instead of the five before, until a queue is no longer marked.
+//!   the path carries them, and the rate follows DCTCP's law ([`marking`]) instead of all these, until a queue is no longer marked.
 //!
 //! Losses change nothing except in competition.
 //!
@@ -28,7 +27,6 @@
 //! # Limits
 //! * A delay that grows without a queue is taken for others' until the base delay is learnt anew, one to two minutes later: the rate first
 //!   falls, then follows CUBIC's law.
-//! * Beside BBR with a short queue, losses that BBR ignores keep the rate low.
 //! * Beside flows that ignore marks in the same queue it falls to its lowest rate: a path is expected to keep them apart, as RFC 9332 does.
 //! * Where service is bursty, as on Wi-Fi, a frame's dispersion is a noisy measure; only the mean of several frames raises the rate.
 

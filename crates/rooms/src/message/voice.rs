@@ -18,7 +18,7 @@ pub(crate) fn read_voice(bytes: &[u8]) -> Result<(u32, &[u8]), MessageError> {
     let mut reader = Reader::new(bytes);
     expect(&mut reader, Kind::Voice)?;
     let number = reader.u32()?;
-    let packet = &bytes[5..];
+    let packet = reader.rest();
     if packet.len() > MAX_VOICE_BYTES { Err(MessageError::TooLong(bytes.len())) } else { Ok((number, packet)) }
 }
 
