@@ -7,15 +7,24 @@ import { FADE, type Volume, gainOf, loudnessOf } from "./volume.ts";
 const CONFIG: AudioDecoderConfig = { codec: "opus", sampleRate: 48_000, numberOfChannels: 1 };
 /** A packet lasts so long, in seconds. */
 const BLOCK = 0.01;
-/** Seconds by which a voice is held back when it begins: the server hands it on with each of its pictures, 30 or 60 a second. Guess. */
+const BLOCK_US = 10_000;
+/** Seconds by which a voice is held back at least: the server hands it on with each of its pictures, 30 or 60 a second. Guess. */
 const LEAD = 0.08;
-/** What would be heard later than this is left out. */
-const MOST_AHEAD = 0.2;
+/** At most, where packets are late: on a page that is busy for longer, voices are interrupted. Guess. */
+const MOST_LEAD = 0.4;
+/** While no packet is late, it is held back by so many seconds less for each second. Guess. */
+const LEAD_DECAY = 0.02;
+/** A packet that is later than this, in seconds, follows a pause: numbers go on where somebody did not talk. Guess. */
+const PAUSE = 1;
+/** What would be heard so much later than it is held back is left out. */
+const MOST_AHEAD = 0.4;
 /** More missing packets are a pause. */
 const MOST_MISSING = 5;
 /** Effective value from which somebody is taken to speak, and for how long after that, in milliseconds. Guesses: a quiet room, a syllable. */
 const SPEAKING = 0.01;
 const SPEAKING_MS = 300;
+/** Below this a block may be left out to catch up: -60 dB. Guess. */
+const SILENT = 0.001;
 /** A message begins with who speaks, the packet's number, and where (docs/wire.md). */
 const HEAD_BYTES = 4 + 4 + 3 * 4;
 
@@ -110,8 +119,11 @@ class Speaker {
   readonly #panner: PannerNode;
   readonly #gain: GainNode;
   #decoder: AudioDecoder | null = null;
-  /** When the next block is due, on the context's clock. */
-  #playAt = 0;
+  /** When the voice's packet number 0 was due, on the context's clock in seconds; nothing before it spoke. */
+  #start: number | null = null;
+  #lead = LEAD;
+  /** The newest packet that was played or left out. */
+  #last = 0;
   #newest: number | null = null;
   /** When it was last loud enough to be speech. */
   spokeAt = Number.NEGATIVE_INFINITY;
@@ -132,10 +144,9 @@ class Speaker {
     const ahead = this.#newest === null ? 1 : (number - this.#newest) | 0;
     if (ahead <= 0) return;
     this.#newest = number;
-    if (ahead > 1 && ahead <= MOST_MISSING) this.#playAt += (ahead - 1) * BLOCK;
     set(this.#panner, ["positionX", "positionY", "positionZ"], place);
     try {
-      this.#running().decode(new EncodedAudioChunk({ type: "key", timestamp: 0, data: packet }));
+      this.#running().decode(new EncodedAudioChunk({ type: "key", timestamp: number * BLOCK_US, data: packet }));
     } catch {
       this.#stop();
     }
@@ -169,14 +180,29 @@ class Speaker {
     const buffer = context.createBuffer(1, data.numberOfFrames, data.sampleRate);
     const samples = buffer.getChannelData(0);
     data.copyTo(samples, { planeIndex: 0, format: "f32-planar" });
-    if (loudnessOf(samples) >= SPEAKING) this.spokeAt = performance.now();
-    const now = context.currentTime;
-    if (this.#playAt < now) this.#playAt = now + LEAD;
-    if (this.#playAt > now + MOST_AHEAD) return;
+    const loudness = loudnessOf(samples);
+    if (loudness >= SPEAKING) this.spokeAt = performance.now();
+    const at = this.#due(Math.round(data.timestamp / BLOCK_US), context.currentTime, loudness);
+    if (at === null) return;
     const source = new AudioBufferSourceNode(context, { buffer });
     source.connect(this.#panner);
-    source.start(this.#playAt);
-    this.#playAt += buffer.duration;
+    source.start(at);
+  }
+
+  /** When a packet is to be heard, or nothing where it is left out: a voice is held back for as long as its packets are late. */
+  #due(number: number, now: number, loudness: number): number | null {
+    const offset = number * BLOCK;
+    const late = this.#start === null ? 0 : now - this.#start - offset;
+    const begins = this.#start === null || late > PAUSE || number - this.#last > MOST_MISSING;
+    this.#last = number;
+    if (late > 0 && !begins) this.#lead = Math.min(this.#lead + late, MOST_LEAD);
+    else this.#lead = Math.max(this.#lead - BLOCK * LEAD_DECAY, LEAD);
+    const start = this.#start === null || begins || late > 0 ? now + this.#lead - offset : this.#start;
+    const held = start + offset - now;
+    // In a pause of speech nobody misses a block.
+    const skipped = held > this.#lead + MOST_AHEAD || (loudness < SILENT && held > this.#lead);
+    this.#start = skipped ? start - BLOCK : start;
+    return skipped ? null : start + offset;
   }
 
   #stop(): void {

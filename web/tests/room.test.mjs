@@ -259,18 +259,14 @@ test("a headset in a world that its page renders takes and throws, and three pag
   }
 });
 
-/** The pitch of what the page's user hears of others in hertz, by its crossings of zero; 0 where it is silent. */
+/** The pitch of what the page's user hears of others in hertz: by the median of the times between its rises through zero, of which a
+ *  gap disturbs one. 0 where it is silent. */
 function pitch() {
   const samples = window.nearlight.heard();
   if (!samples || Math.hypot(...samples) / Math.sqrt(samples.length) < 0.005) return 0;
-  let [first, last, count] = [0, 0, -1];
-  for (let index = 1; index < samples.length; index += 1) {
-    if (samples[index - 1] < 0 && samples[index] >= 0) {
-      if (count < 0) first = index;
-      [last, count] = [index, count + 1];
-    }
-  }
-  return (48_000 * count) / (last - first);
+  const rises = [...samples.keys()].filter((index) => index > 0 && samples[index - 1] < 0 && samples[index] >= 0);
+  const periods = rises.slice(1).map((at, index) => at - rises[index]).sort((one, other) => one - other);
+  return periods.length > 3 ? 48_000 / periods[periods.length >> 1] : 0;
 }
 
 /** Waits for half a second without any sound of others, which is longer than between the tone's syllables. */
