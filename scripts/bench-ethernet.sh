@@ -16,8 +16,9 @@ ip netns add "$far"
 ip -n "$near" link add near address 02:00:00:00:00:01 type veth peer name far address 02:00:00:00:00:02 netns "$far"
 ip -n "$near" address add 10.77.0.1/24 dev near
 ip -n "$far" address add 10.77.0.2/24 dev far
-for name in lo near; do ip -n "$near" link set "$name" up; done
-for name in lo far; do ip -n "$far" link set "$name" up; done
+for cable in driver generic; do ip -n "$near" link add "near-$cable" type veth peer name "far-$cable" netns "$far"; done
+for name in lo near near-driver near-generic; do ip -n "$near" link set "$name" up; done
+for name in lo far far-driver far-generic; do ip -n "$far" link set "$name" up; done
 
 printf '\n== a frame of 43 packets across a veth\n'
 "$target/release/examples/frame_burst" "/run/netns/$near" "/run/netns/$far" "${ROUNDS:-500}"
