@@ -35,7 +35,7 @@ pub struct Socket {
     // In the order in which they are dropped: the program needs the socket, the socket the memory.
     _program: Option<Program>,
     rings: WakableRings,
-    socket: XdpSocket,
+    endpoint: XdpSocket,
     memory: Umem,
 }
 
@@ -63,7 +63,7 @@ impl Socket {
             }
             None => None,
         };
-        Ok(Self { _program: program, rings, socket, memory })
+        Ok(Self { _program: program, rings, endpoint: socket, memory })
     }
 
     /// Copies the payloads into the shared memory and sends them.
@@ -94,7 +94,7 @@ impl Socket {
 
     /// Whether frames come within the limit.
     pub fn wait(&self, limit: Duration) -> io::Result<bool> {
-        self.socket.poll_read(PollTimeout::new(Some(limit)))
+        self.endpoint.poll_read(PollTimeout::new(Some(limit)))
     }
 
     /// Bytes of the payloads that have come.
@@ -124,8 +124,8 @@ impl Socket {
 
 /// A program in the kernel that hands an interface's frames to a socket, as long as this lives.
 struct Program {
-    _link: OwnedFd,
-    _program: OwnedFd,
+    _attached: OwnedFd,
+    _code: OwnedFd,
     _map: OwnedFd,
 }
 
@@ -170,7 +170,7 @@ impl Program {
             Mode::Generic => number::FLAGS_SKB_MODE,
         };
         let link = [pair(of(&program), interface), pair(number::ATTACH_TYPE_XDP, flags)];
-        Ok(Self { _link: created(number::LINK_CREATE, &link)?, _program: program, _map: map })
+        Ok(Self { _attached: created(number::LINK_CREATE, &link)?, _code: program, _map: map })
     }
 }
 
