@@ -946,6 +946,13 @@ nl_status nl_lend(nl_host *host,
                   uint32_t height,
                   nl_lent *lent);
 
+// GLSL (3.30, or ES 3.00) that makes planes out of pixels, for the last pass of a program that draws straight into the encoder's format.
+// Put it behind the `#version` line of a fragment shader that defines `vec3 nearlight_pixel(ivec2 place)`: the colour of a pixel counted
+// from the top left, each part from 0 to 1. `nearlight_plane(ivec2(gl_FragCoord.xy), size)` is then the value of a target of one byte a
+// pixel (GL_R8), as wide as the picture and half as high again. From the first row that glReadPixels answers it has luma, top down, then
+// the blue differences in the left half and the red ones in the right half: read each into lent planes. Valid as long as the library is loaded.
+const char *nl_planes_shader(void);
+
 // Takes lent planes as a picture; their memory is not the program's any more. Of `content` the layout (NL_LAYOUT_MONO or
 // NL_LAYOUT_SIDE_BY_SIDE), `captured_at` and the views count; NULL stands for a picture of now for both eyes.
 nl_status nl_submit_lent(nl_host *host,

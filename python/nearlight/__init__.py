@@ -6,7 +6,7 @@ virtual time.
 
 from . import lab
 from ._errors import ClosedError, Error, FullError, NoServerError, RefusedError, UsageError
-from ._server import ServeOptions, Server, serve
+from ._server import PLANES_SHADER, ServeOptions, Server, serve
 from ._types import (
     Clipboard,
     Connected,
@@ -50,6 +50,7 @@ from ._types import (
 from ._viewer import Marker, Picture, Viewer, ViewOptions, view
 
 __all__ = [
+    "PLANES_SHADER",
     "Clipboard",
     "ClosedError",
     "Connected",

@@ -5,6 +5,8 @@ from os import PathLike
 
 from . import _types
 
+PLANES_SHADER: str
+
 class Server:
     def __new__(cls, options: str) -> Server: ...
     def now(self) -> float: ...

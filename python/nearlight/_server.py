@@ -16,6 +16,12 @@ Order = Literal["rgb", "bgr", "rgba", "bgra"]
 Layout = Literal["mono", "side-by-side"]
 Rows = Literal["top-down", "bottom-up"]
 
+#: GLSL (3.30, or ES 3.00) for the last pass of a program that draws I420 straight away: put it behind the ``#version`` line of a fragment shader that
+#: defines ``vec3 nearlight_pixel(ivec2 place)``, the colour of a pixel counted from the top left. ``nearlight_plane(ivec2(gl_FragCoord.xy), size)`` is then
+#: the value of a target of one byte a pixel (R8), as wide as the picture and half as high again. Read into an array ``all`` of that shape, it is
+#: submitted as ``(all[:height], all[height:, :width // 2], all[height:, width // 2:])``.
+PLANES_SHADER: str = _native.PLANES_SHADER
+
 #: Height of a view, in degrees, whose field of view is not given.
 USUAL_FOV = 60.0
 

@@ -34,6 +34,7 @@ class Pictures(unittest.TestCase):
         planes = [numpy.full(shape, value, dtype=numpy.uint8) for shape, value in [
             ((HEIGHT, WIDTH), luma), ((HEIGHT // 2, WIDTH // 2), blue), ((HEIGHT // 2, WIDTH // 2), red)]]
         both = numpy.stack(planes[1:], axis=-1)
+        drawn = numpy.vstack([planes[0], numpy.hstack(planes[1:])])
         padded = bytearray(HEIGHT * (WIDTH * 4 + 16))
         for row in range(HEIGHT):
             padded[row * (WIDTH * 4 + 16) : row * (WIDTH * 4 + 16) + WIDTH * 4] = rgba[row].tobytes()
@@ -49,6 +50,8 @@ class Pictures(unittest.TestCase):
             "padded bytes": lambda host: host.submit(padded, size=(WIDTH, HEIGHT), stride=WIDTH * 4 + 16, order="rgba"),
             "memoryview": lambda host: host.submit(memoryview(rgb)),
             "I420": lambda host: host.submit(tuple(planes)),
+            "I420 as PLANES_SHADER draws it": lambda host: host.submit(
+                (drawn[:HEIGHT], drawn[HEIGHT:, : WIDTH // 2], drawn[HEIGHT:, WIDTH // 2 :])),
             "NV12": lambda host: host.submit([planes[0], both]),
             "NV12, flat": lambda host: host.submit([planes[0], both.reshape(HEIGHT // 2, WIDTH)]),
         }
@@ -60,6 +63,10 @@ class Pictures(unittest.TestCase):
                     pixels = shown(host, viewer, lambda: submit(host), lambda pixels: near(pixels, RED, low))
                     upper = BLUE if name == "upside down" else RED
                     self.assertTrue(near(pixels, upper, (HEIGHT // 4, WIDTH // 2)))
+
+    def test_the_shader_for_planes_is_given(self) -> None:
+        for name in ("vec3 nearlight_pixel(ivec2 place);", "float nearlight_plane(ivec2 place, ivec2 size) {"):
+            self.assertIn(name, nearlight.PLANES_SHADER)
 
     def test_a_flipped_view_is_upside_down(self) -> None:
         halves = flat(RED)

@@ -44,7 +44,7 @@ pub use graphics::{
 };
 pub use openuvr::*;
 #[cfg(feature = "host")]
-pub use pictures::{nl_lend, nl_put_back, nl_submit, nl_submit_lent};
+pub use pictures::{nl_lend, nl_planes_shader, nl_put_back, nl_submit, nl_submit_lent};
 pub use receiving::events::nl_viewer_poll_event;
 pub use receiving::inputs::nl_viewer_send_input;
 pub use receiving::types::*;

@@ -1,6 +1,9 @@
 //! Pictures on their way in.
 
-use nearlight_embed::{Content, Image, Layout, Picture, PixelOrder, Plane, Rows, Size, Time, View};
+use std::ffi::{CString, c_char};
+use std::sync::LazyLock;
+
+use nearlight_embed::{Content, Image, Layout, PLANES_SHADER, Picture, PixelOrder, Plane, Rows, Size, Time, View};
 
 use crate::fault::{Fault, guard};
 use crate::hosts;
@@ -55,6 +58,17 @@ pub unsafe extern "C" fn nl_lend(host: *mut nl_host, width: u32, height: u32, le
         // SAFETY: this function's contract.
         unsafe { memory::write(lent, nl_lent { size: 0, id, width, height, planes, strides }) }
     })
+}
+
+/// GLSL (3.30, or ES 3.00) that makes planes out of pixels, for the last pass of a program that draws straight into the encoder's format.
+/// Put it behind the `#version` line of a fragment shader that defines `vec3 nearlight_pixel(ivec2 place)`: the colour of a pixel counted
+/// from the top left, each part from 0 to 1. `nearlight_plane(ivec2(gl_FragCoord.xy), size)` is then the value of a target of one byte a
+/// pixel (GL_R8), as wide as the picture and half as high again. From the first row that glReadPixels answers it has luma, top down, then
+/// the blue differences in the left half and the red ones in the right half: read each into lent planes. Valid as long as the library is loaded.
+#[unsafe(no_mangle)]
+pub extern "C" fn nl_planes_shader() -> *const c_char {
+    static TEXT: LazyLock<CString> = LazyLock::new(|| CString::new(PLANES_SHADER).unwrap_or_default());
+    TEXT.as_ptr()
 }
 
 /// Takes lent planes as a picture; their memory is not the program's any more. Of `content` the layout (NL_LAYOUT_MONO or

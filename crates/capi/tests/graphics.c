@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WIDTH = 320, HEIGHT = 192, WAYS = 6, AR24 = 0x34325241 };
+enum { WIDTH = 320, HEIGHT = 192, WAYS = 7, AR24 = 0x34325241 };
 
 static int failures;
 
@@ -46,6 +46,50 @@ static int make_context(void) {
     }
     context = eglCreateContext(display, config, EGL_NO_CONTEXT, attributes);
     return eglMakeCurrent(display, EGL_NO_SURFACE, EGL_NO_SURFACE, context);
+}
+
+/* The last pass of a program whose picture is of one colour, drawn as planes. */
+static GLuint make_last_pass(void) {
+    static const char vertices[] = "#version 330\n"
+                                   "void main() {\n"
+                                   "    gl_Position = vec4(gl_VertexID == 1 ? 3 : -1, gl_VertexID == 2 ? 3 : -1, 0, 1);\n"
+                                   "}\n";
+    static const char picture[] = "uniform ivec2 size;\n"
+                                  "out vec4 plane;\n"
+                                  "vec3 nearlight_pixel(ivec2 place) { return vec3(1, 0, 1); }\n"
+                                  "void main() { plane = vec4(nearlight_plane(ivec2(gl_FragCoord.xy), size), 0, 0, 1); }\n";
+    const char *fragments[] = {"#version 330\n", nl_planes_shader(), picture};
+    const char *vertex = vertices;
+    GLuint program = glCreateProgram(), shaders[] = {glCreateShader(GL_VERTEX_SHADER), glCreateShader(GL_FRAGMENT_SHADER)};
+    GLint linked = 0;
+    unsigned shader;
+    glShaderSource(shaders[0], 1, &vertex, NULL);
+    glShaderSource(shaders[1], 3, fragments, NULL);
+    for (shader = 0; shader < 2; shader++) {
+        glCompileShader(shaders[shader]);
+        glAttachShader(program, shaders[shader]);
+    }
+    glLinkProgram(program);
+    glGetProgramiv(program, GL_LINK_STATUS, &linked);
+    expect_that("a last pass", linked);
+    glUseProgram(program);
+    glUniform2i(glGetUniformLocation(program, "size"), WIDTH, HEIGHT);
+    glUseProgram(0);
+    return program;
+}
+
+/* Draws the planes and reads them into lent ones. */
+static void draw_planes(GLuint program, GLuint framebuffer, nl_lent *lent) {
+    const GLint columns = WIDTH / 2, rows = HEIGHT / 2;
+    glBindFramebuffer(GL_FRAMEBUFFER, framebuffer);
+    glViewport(0, 0, WIDTH, HEIGHT + rows);
+    glUseProgram(program);
+    glDrawArrays(GL_TRIANGLES, 0, 3);
+    glUseProgram(0);
+    glPixelStorei(GL_PACK_ALIGNMENT, 1);
+    glReadPixels(0, 0, WIDTH, HEIGHT, GL_RED, GL_UNSIGNED_BYTE, lent->planes[0]);
+    glReadPixels(0, HEIGHT, columns, rows, GL_RED, GL_UNSIGNED_BYTE, lent->planes[1]);
+    glReadPixels(columns, HEIGHT, columns, rows, GL_RED, GL_UNSIGNED_BYTE, lent->planes[2]);
 }
 
 /* Clears the frame buffer, and with it the texture in it. */
@@ -91,7 +135,8 @@ int main(void) {
     nl_picture picture = {0};
     nl_dmabuf shared = {0};
     nl_session_statistics session = {0};
-    GLuint texture, framebuffer, buffer;
+    nl_lent lent = {0};
+    GLuint texture, framebuffer, buffer, planes, planes_target, vertices, last_pass;
     size_t bytes = (size_t)WIDTH * HEIGHT * 4;
     uint32_t *memory;
     uint64_t before;
@@ -118,6 +163,16 @@ int main(void) {
     glGenFramebuffers(1, &framebuffer);
     glBindFramebuffer(GL_FRAMEBUFFER, framebuffer);
     glFramebufferTexture2D(GL_FRAMEBUFFER, GL_COLOR_ATTACHMENT0, GL_TEXTURE_2D, texture, 0);
+    last_pass = make_last_pass();
+    glGenVertexArrays(1, &vertices);
+    glBindVertexArray(vertices);
+    glGenTextures(1, &planes);
+    glBindTexture(GL_TEXTURE_2D, planes);
+    glTexImage2D(GL_TEXTURE_2D, 0, GL_R8, WIDTH, HEIGHT * 3 / 2, 0, GL_RED, GL_UNSIGNED_BYTE, NULL);
+    glGenFramebuffers(1, &planes_target);
+    glBindFramebuffer(GL_FRAMEBUFFER, planes_target);
+    glFramebufferTexture2D(GL_FRAMEBUFFER, GL_COLOR_ATTACHMENT0, GL_TEXTURE_2D, planes, 0);
+    glBindFramebuffer(GL_FRAMEBUFFER, framebuffer);
     glGenBuffers(1, &buffer);
     glBindBuffer(GL_PIXEL_PACK_BUFFER, buffer);
     glBufferData(GL_PIXEL_PACK_BUFFER, (GLsizeiptr)bytes, NULL, GL_STREAM_READ);
@@ -184,6 +239,12 @@ int main(void) {
             draw(0, 0, 0);
             expect("a late frame buffer", nl_gl_submit_framebuffer(late, framebuffer, &picture), NL_STATUS_OK);
             expect("the rest", nl_gl_finish(late), NL_STATUS_OK);
+            break;
+        case 6: /* Magenta, drawn as planes. */
+            lent.size = sizeof lent;
+            expect("planes", nl_lend(host, WIDTH, HEIGHT, &lent), NL_STATUS_OK);
+            draw_planes(last_pass, planes_target, &lent);
+            expect("drawn planes", nl_submit_lent(host, &lent, NULL), NL_STATUS_OK);
             break;
         default: break;
         }

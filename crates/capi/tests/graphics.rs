@@ -1,5 +1,5 @@
-//! A C program that draws by OpenGL submits textures, frame buffers, pixel buffers and shared memory, and each is seen. Needs EGL and a driver,
-//! which `scripts/setup.sh` installs (Mesa's software renderer).
+//! A C program that draws by OpenGL submits textures, frame buffers, pixel buffers, shared memory and planes, and each is seen. Needs EGL and a
+//! driver, which `scripts/setup.sh` installs (Mesa's software renderer).
 
 mod common;
 
@@ -25,6 +25,7 @@ fn each_way_from_graphics_memory_is_seen() {
         ("yellow", [255, 255, 0]),
         ("white", [255, 255, 255]),
         ("black", [0, 0, 0]),
+        ("magenta", [255, 0, 255]),
     ] {
         let mut seen = Vec::new();
         let is_seen = (0..300).any(|_| {

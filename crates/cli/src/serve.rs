@@ -16,7 +16,7 @@ use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
 use nearlight_net::{Clock, EthernetInterface, Token};
 use nearlight_pace::Mode;
 use nearlight_rooms::Role;
-use nearlight_scene::{Backend, SourceKind};
+use nearlight_scene::{Backend, Conversion, SourceKind};
 use nearlight_server::{BoundServer, IceServer, Impairment, PictureSize, ServeOptions, UnityMode, UnityOptions};
 use nearlight_units::Bitrate;
 use nearlight_wifi::load_path;
@@ -82,6 +82,10 @@ pub(crate) struct ServeArguments {
     /// Graphics API: auto, vulkan or gl
     #[arg(long, default_value = "auto")]
     backend: Backend,
+    /// What converts pictures of the built-in world and of scenes for the encoder: shader (the last pass draws the encoder's planes),
+    /// processor, or auto: shader on a GPU, processor where that renders as well
+    #[arg(long, default_value = "auto")]
+    conversion: Conversion,
     /// Picture size such as 1280x720; auto measures what this machine sustains, and for a program follows the viewer's window
     #[arg(long, default_value = "auto", value_parser = parse::picture_size)]
     size: PictureSize,
@@ -229,6 +233,7 @@ impl ServeArguments {
             certificate: self.cert.zip(self.key),
             source,
             backend: self.backend,
+            conversion: self.conversion,
             size: self.size,
             fps: self.fps,
             codec: self.codec,
@@ -387,6 +392,14 @@ fn open_interfaces(arguments: &ServeArguments) -> anyhow::Result<Vec<EthernetInt
 
 /// Refuses, in words, what this build or the chosen compositor cannot do.
 fn refuse_what_cannot_be(arguments: &ServeArguments) -> anyhow::Result<()> {
+    #[cfg(target_os = "linux")]
+    let is_own = arguments.program.is_given();
+    #[cfg(not(target_os = "linux"))]
+    let is_own = false;
+    anyhow::ensure!(
+        arguments.conversion == Conversion::Auto || !(is_own || arguments.test_card || arguments.video.is_some()),
+        "--conversion applies to the built-in world and to --scene: the processor converts the pictures of other sources; leave it out"
+    );
     #[cfg(target_os = "linux")]
     anyhow::ensure!(
         !arguments.clipboard || arguments.program.has_clipboard(),

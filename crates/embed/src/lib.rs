@@ -22,7 +22,7 @@ pub use error::HostError;
 pub use event::{Event, What};
 pub use host::{Host, Statistics};
 pub use options::Options;
-pub use picture::{Content, Picture};
+pub use picture::{Content, PLANES_SHADER, Picture};
 pub use viewer::ViewerState;
 
 pub use nearlight_codec::convert::PixelOrder;

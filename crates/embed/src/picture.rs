@@ -8,6 +8,13 @@ use nearlight_wire::View;
 
 use crate::HostError;
 
+/// GLSL that makes planes out of pixels, for the last pass of a program that draws straight into the encoder's format: nothing is converted
+/// afterwards. The program defines `nearlight_pixel`, the colour of a pixel counted from the top left, each part from 0 to 1.
+/// `nearlight_plane(ivec2(gl_FragCoord.xy), size)` is then the value of a target of one byte a pixel (`GL_R8`), as wide as the picture and half
+/// as high again. Its rows are, from the first that `glReadPixels` answers: luma, top down, then those of both chroma planes, the blue
+/// differences' in the left half and the red ones' in the right half.
+pub const PLANES_SHADER: &str = include_str!("planes.glsl");
+
 /// What a picture shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Content<'a> {

@@ -22,6 +22,8 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    const PLANES_SHADER: &str = nearlight_embed::PLANES_SHADER;
+    #[pymodule_export]
     use super::lab::{built_in_plan, built_in_plans, controllers, describe_plan, run_plan};
     #[pymodule_export]
     use super::server::Server;

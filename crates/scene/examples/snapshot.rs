@@ -4,7 +4,8 @@ use std::error::Error;
 use std::time::Instant;
 
 use nearlight_scene::{
-    Application as _, Backend, PictureRequest, RenderRequest, Source, Viewer, ViewerInput, WorldSource, choose_size,
+    Application as _, Backend, Conversion, PictureRequest, RenderRequest, Rendered, Source, Viewer, ViewerInput,
+    WorldSource, choose_size,
 };
 use nearlight_units::Time;
 use nearlight_wire::{Fov, Pose, View};
@@ -20,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let frames: usize = argument(5, "60").parse()?;
     let started = Instant::now();
     let clock = || Time::from_nanos(started.elapsed().as_nanos() as u64);
-    let mut source = WorldSource::plaza(Backend::default().or_environment()?, &clock)?;
+    let mut source = WorldSource::plaza(Backend::default().or_environment()?, Conversion::Processor, &clock)?;
     println!("{} after {:?}", source.describe(), started.elapsed());
     let wanted = PictureRequest { size: None, fps: None, views: if stereo { 2 } else { 1 } };
     let sustained = choose_size(&mut source, &wanted, &clock)?;
@@ -50,7 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let time = |share: usize| times[times.len() * share / 100];
     println!("{:?}, fastest {:?}, tenth {:?}, median {:?}", source.drawn(), time(0), time(10), time(50));
     let mut rgb = Vec::new();
-    source.render(&request, &mut |pixels| {
+    source.render(&request, &mut |rendered| {
+        let Rendered::Pixels(pixels) = rendered else { unreachable!("the processor converts") };
         for row in pixels.bytes.chunks(pixels.stride) {
             let row = &row[..usize::from(width) * 4];
             rgb.extend(row.chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]));

@@ -10,8 +10,8 @@ use nearlight_wire::{Base64, CursorShape, Devices, HandJoints, Haptics, HapticsT
 use crate::canvas::{Canvas, check_size};
 use crate::push::{Beat, Watch};
 use crate::{
-    Application, ApplicationMessage, Damage, DevicesDescription, Output, PictureSink, Pixels, PushSource,
-    RenderRequest, SceneError, Source, SubmittedPicture, Viewer, ViewerInput,
+    Application, ApplicationMessage, Damage, DevicesDescription, Output, PictureSink, PushSource, RenderRequest,
+    Rendered, SceneError, Source, SubmittedPicture, Viewer, ViewerInput,
 };
 
 /// How long a bright border is shown in response to an input event.
@@ -254,7 +254,7 @@ impl Source for TestCard {
         self.now = self.now.max(now);
     }
 
-    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
+    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Rendered<'_>)) -> Result<(), SceneError> {
         check_size(request.width, request.height)?;
         let copies = request.views.len().max(1);
         self.draw(request.width / copies as u16, request.height);
@@ -262,7 +262,7 @@ impl Source for TestCard {
             self.canvas = Canvas::new(request.width, request.height);
         }
         self.canvas.tile(&self.scratch, copies);
-        take(self.canvas.pixels());
+        take(Rendered::Pixels(self.canvas.pixels()));
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ mod world;
 pub use card::{PacedTestCard, TestCard};
 pub use open::{OpenOptions, Opened, SourceKind, open};
 pub use push::{Area, Damage, PictureSink, Planes, PlanesContent, PushSource, SoundFeed, SubmittedPicture};
-pub use render::{AdapterSummary, Backend, Drawn, list_adapters};
+pub use render::{AdapterSummary, Backend, Conversion, Drawn, UnknownConversion, list_adapters};
 pub use rendered::{START, WorldSource};
 pub use sustain::{PictureRequest, choose_size, of_coding};
 pub use video::VideoSource;
@@ -106,6 +106,28 @@ pub struct Pixels<'a> {
     pub stride: usize,
 }
 
+/// A finished picture's planes in mapped memory, borrowed for the duration of one call: 4:2:0, BT.709 matrix, limited range, the encoders'
+/// input format.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanesView<'a> {
+    pub width: u16,
+    pub height: u16,
+    pub luma: &'a [u8],
+    /// Half as wide and half as high.
+    pub blue: &'a [u8],
+    pub red: &'a [u8],
+    /// Bytes from one row to the next of luma and of each chroma plane.
+    pub luma_stride: usize,
+    pub chroma_stride: usize,
+}
+
+/// What a source has drawn.
+#[derive(Clone, Copy, Debug)]
+pub enum Rendered<'a> {
+    Pixels(Pixels<'a>),
+    Planes(PlanesView<'a>),
+}
+
 /// Makes a world's binary glTF file, in a second or two.
 pub type MakeModel = Box<dyn Fn() -> Result<Vec<u8>, SceneError> + Send + Sync>;
 
@@ -176,7 +198,7 @@ pub trait Source: Application {
     fn advance(&mut self, now: Time);
 
     /// Draws one picture of the world as it is and hands it, mapped, to `take`.
-    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError>;
+    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Rendered<'_>)) -> Result<(), SceneError>;
 }
 
 #[derive(Debug, thiserror::Error)]

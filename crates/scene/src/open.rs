@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nearlight_units::Time;
 
-use crate::render::Backend;
+use crate::render::{Backend, Conversion};
 use crate::{PushSource, SceneError, Source, TestCard, VideoSource, WorldSource};
 
 /// What to show.
@@ -36,6 +36,8 @@ impl SourceKind {
 #[derive(Clone, Copy)]
 pub struct OpenOptions<'a> {
     pub backend: Backend,
+    /// What converts the pictures of a rendered world.
+    pub conversion: Conversion,
     /// Size that a video is decoded to; the others draw any requested size.
     pub size: (u16, u16),
     /// Pictures a second of a video.
@@ -54,7 +56,8 @@ pub enum Opened {
 pub fn open(kind: &SourceKind, options: &OpenOptions<'_>) -> Result<Opened, SceneError> {
     Ok(match kind {
         SourceKind::World { scene } => {
-            let world = WorldSource::open(scene.clone(), options.backend.or_environment()?, options.clock)?;
+            let on = (options.backend.or_environment()?, options.conversion);
+            let world = WorldSource::open(scene.clone(), on, options.clock)?;
             Opened::OnDemand(Box::new(world))
         }
         SourceKind::Video(file) => Opened::SelfPaced(Box::new(VideoSource::open(file, options.size, options.fps)?)),

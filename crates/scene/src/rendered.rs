@@ -8,11 +8,11 @@ use nearlight_units::{Span, Time};
 use nearlight_wire::Pose;
 
 use crate::plaza::Environment;
-use crate::render::{Backend, Drawn, Renderer};
+use crate::render::{Backend, Conversion, Drawn, Renderer};
 use crate::world::{Setting, World};
 use crate::{
-    Application, ApplicationMessage, MakeModel, Output, Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput,
-    export, glb,
+    Application, ApplicationMessage, MakeModel, Output, RenderRequest, Rendered, SceneError, Source, Viewer,
+    ViewerInput, export, glb,
 };
 
 /// Where a viewer starts: at eye height, in front of everything.
@@ -25,6 +25,7 @@ const PATIENCE: Span = Span::from_secs(10);
 pub struct WorldSource {
     world: World,
     renderer: Renderer,
+    conversion: Conversion,
     drawn: Drawn,
     /// The world's surroundings: the plaza, or a binary glTF file.
     scene: Option<PathBuf>,
@@ -35,25 +36,28 @@ pub struct WorldSource {
 
 impl WorldSource {
     /// The plaza, or what `scene` describes in its place.
-    pub(crate) fn open(scene: Option<PathBuf>, backend: Backend, clock: &dyn Fn() -> Time) -> Result<Self, SceneError> {
-        let (renderer, environment) = Renderer::open(backend, || environment(scene.as_deref()), clock)?;
+    pub(crate) fn open(
+        scene: Option<PathBuf>,
+        (backend, conversion): (Backend, Conversion),
+        clock: &dyn Fn() -> Time,
+    ) -> Result<Self, SceneError> {
+        let (renderer, environment) = Renderer::open((backend, conversion), || environment(scene.as_deref()), clock)?;
         let world = World::new(setting(&environment, scene.is_none()));
-        Ok(Self { world, renderer, drawn: Drawn::default(), scene, now: Time::ZERO, reopened_at: None })
+        Ok(Self { world, renderer, conversion, drawn: Drawn::default(), scene, now: Time::ZERO, reopened_at: None })
     }
 
     /// The plaza on an adapter of `backend`.
-    pub fn plaza(backend: Backend, clock: &dyn Fn() -> Time) -> Result<Self, SceneError> {
-        Self::open(None, backend, clock)
+    pub fn plaza(backend: Backend, conversion: Conversion, clock: &dyn Fn() -> Time) -> Result<Self, SceneError> {
+        Self::open(None, (backend, conversion), clock)
     }
 
     /// Reopens an adapter: the one that has failed if it is usable again, otherwise any other. The world continues where it was.
     fn reopen(&mut self) -> Result<(), SceneError> {
         let clock = || self.now;
         let place = || environment(self.scene.as_deref());
-        let same = self.renderer.summary().interface();
-        let (renderer, _) =
-            Renderer::open(same, place, &clock).or_else(|_| Renderer::open(Backend::Auto, place, &clock))?;
-        tracing::warn!(adapter = %renderer.summary(), "the graphics adapter was opened again");
+        let open = |backend| Renderer::open((backend, self.conversion), place, &clock);
+        let (renderer, _) = open(self.renderer.summary().interface()).or_else(|_| open(Backend::Auto))?;
+        tracing::warn!(adapter = renderer.describe(), "the graphics adapter was opened again");
         self.renderer = renderer;
         self.reopened_at = Some(self.now);
         Ok(())
@@ -67,7 +71,7 @@ impl WorldSource {
 
 impl Application for WorldSource {
     fn describe(&self) -> String {
-        self.renderer.summary().to_string()
+        self.renderer.describe()
     }
 
     fn is_demonstration(&self) -> bool {
@@ -121,7 +125,7 @@ impl Source for WorldSource {
         self.world.advance(now);
     }
 
-    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
+    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Rendered<'_>)) -> Result<(), SceneError> {
         let show = self.world.show(request.viewer);
         self.drawn = match self.renderer.draw(request, &show, take) {
             Err(SceneError::Adapter(reason)) if self.reopened_at.is_none_or(|at| self.now - at > PATIENCE) => {
@@ -153,14 +157,17 @@ mod tests {
         let views = [View { pose: START, fov: Fov::symmetric(1.0, 16.0 / 9.0) }];
         let request = RenderRequest { viewer: Viewer(1), views: &views, width: 320, height: 180 };
         let mut bytes = Vec::new();
-        source.render(&request, &mut |pixels| bytes = pixels.bytes.to_vec())?;
+        source.render(&request, &mut |rendered| {
+            let Rendered::Pixels(pixels) = rendered else { panic!("pixels were wanted") };
+            bytes = pixels.bytes.to_vec();
+        })?;
         Ok(bytes)
     }
 
     #[test]
     fn a_lost_device_is_opened_again_but_not_for_ever() {
         let backend = Backend::default().or_environment().expect("a backend");
-        let mut source = WorldSource::plaza(backend, &|| Time::ZERO).expect("an adapter");
+        let mut source = WorldSource::plaza(backend, Conversion::Processor, &|| Time::ZERO).expect("an adapter");
         source.advance(Time::from_secs(1));
         let before = draw(&mut source).expect("a picture");
         source.renderer.lose_device();

@@ -183,7 +183,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::{Application, Pixels, ViewerInput};
+    use crate::{Application, Rendered, ViewerInput};
 
     /// Takes a fixed time per pixel on a clock of its own.
     struct Slow<'a> {
@@ -204,7 +204,11 @@ mod tests {
     impl Source for Slow<'_> {
         fn advance(&mut self, _now: Time) {}
 
-        fn render(&mut self, request: &RenderRequest<'_>, _take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
+        fn render(
+            &mut self,
+            request: &RenderRequest<'_>,
+            _take: &mut dyn FnMut(Rendered<'_>),
+        ) -> Result<(), SceneError> {
             let pixels = f64::from(request.width) * f64::from(request.height);
             self.nanos.fetch_add((pixels * self.nanos_per_pixel) as u64, Ordering::Relaxed);
             Ok(())

@@ -6,9 +6,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use nearlight_scene::{
-    Application as _, ApplicationMessage, Backend, OpenOptions, Opened, Output, PictureSink, Planes, PlanesContent,
-    RenderRequest, START, SceneError, Source, SourceKind, SubmittedPicture, Viewer, ViewerInput, WorldSource,
-    list_adapters, open,
+    Application as _, ApplicationMessage, Backend, Conversion, OpenOptions, Opened, Output, PictureSink, Planes,
+    PlanesContent, RenderRequest, Rendered, START, SceneError, Source, SourceKind, SubmittedPicture, Viewer,
+    ViewerInput, WorldSource, list_adapters, open,
 };
 use nearlight_units::Time;
 use nearlight_wire::{CursorShape, Fov, Hand, HandJoints, HapticsTarget, InputEvent, JOINTS, Joint, Key, Pose, View};
@@ -18,7 +18,7 @@ const ME: Viewer = Viewer(1);
 /// Time stands still: with an unmoved clock the first of two equal adapters is taken.
 fn plaza() -> WorldSource {
     let backend = Backend::default().or_environment().expect("a known backend");
-    WorldSource::plaza(backend, &|| Time::ZERO)
+    WorldSource::plaza(backend, Conversion::Processor, &|| Time::ZERO)
         .expect("a graphics adapter; install Mesa's software renderer (apt install mesa-vulkan-drivers libegl1)")
 }
 
@@ -62,7 +62,8 @@ impl PictureSink for Album {
 }
 
 fn options() -> OpenOptions<'static> {
-    OpenOptions { backend: Backend::default(), size: (320, 180), fps: 30, clock: &|| Time::ZERO }
+    let (backend, conversion) = (Backend::default(), Conversion::Processor);
+    OpenOptions { backend, conversion, size: (320, 180), fps: 30, clock: &|| Time::ZERO }
 }
 
 fn view(pose: Pose) -> View {
@@ -73,7 +74,8 @@ fn view(pose: Pose) -> View {
 fn picture(source: &mut dyn Source, views: &[View], (width, height): (u16, u16)) -> Vec<[u8; 4]> {
     let request = RenderRequest { viewer: ME, views, width, height };
     let mut pixels = Vec::new();
-    let take = &mut |lent: nearlight_scene::Pixels<'_>| {
+    let take = &mut |rendered: Rendered<'_>| {
+        let Rendered::Pixels(lent) = rendered else { panic!("pixels were wanted") };
         assert_eq!((lent.width, lent.height), (width, height));
         assert!(lent.stride >= usize::from(width) * 4 && lent.bytes.len() >= lent.stride * usize::from(height));
         for row in lent.bytes.chunks(lent.stride).take(usize::from(height)) {

@@ -9,7 +9,7 @@ use nearlight_link::LoadedPath;
 use nearlight_nats::Carrier;
 use nearlight_net::Token;
 use nearlight_pace::Mode as Pacing;
-use nearlight_scene::{Backend, SourceKind};
+use nearlight_scene::{Backend, Conversion, SourceKind};
 use nearlight_units::Bitrate;
 use nearlight_urs::signalling::Mode;
 use nearlight_wire::RecoveryPolicy;
@@ -47,6 +47,8 @@ pub struct ServeOptions {
     pub certificate: Option<(PathBuf, PathBuf)>,
     pub source: SourceKind,
     pub backend: Backend,
+    /// What converts the pictures of a world that the server renders.
+    pub conversion: Conversion,
     pub size: PictureSize,
     /// None: what the machine sustains, up to 60.
     pub fps: Option<u16>,
@@ -113,6 +115,7 @@ impl ServeOptions {
             certificate: None,
             source,
             backend: Backend::default(),
+            conversion: Conversion::default(),
             size: PictureSize::Auto,
             fps: None,
             codec: CodecKind::H264,

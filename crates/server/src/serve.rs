@@ -559,7 +559,8 @@ fn open_source(options: &ServeOptions, now: &dyn Fn() -> Time) -> Result<Opened,
         PictureSize::Fixed { width, height } => (width, height),
     };
     let fps = options.fps.unwrap_or(VIDEO_FPS);
-    open(&options.source, &OpenOptions { backend: options.backend, size, fps, clock: now })
+    let (backend, conversion) = (options.backend, options.conversion);
+    open(&options.source, &OpenOptions { backend, conversion, size, fps, clock: now })
 }
 
 /// Size and frame rate as the owner requested, the rest as the machine sustains.

@@ -8,11 +8,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nearlight_codec::convert::{self, PixelOrder};
-use nearlight_codec::{EncoderConfig, Encoders, Size};
+use nearlight_codec::{CodecError, EncoderConfig, Encoders, Picture, PictureView, Size};
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
 use nearlight_scene::{
-    Application, Opened, PixelFormat, Pixels, RenderRequest, START, SceneError, Source, ViewerInput,
+    Application, Opened, PixelFormat, Pixels, PlanesView, RenderRequest, Rendered, START, SceneError, Source,
+    ViewerInput,
 };
 use nearlight_session::{
     CaptureDecision, CaptureFacts, CaptureSchedule, Captures, FrameSkipper, ReceivedInput, UNKNOWN_TO_DISPLAY,
@@ -354,9 +355,9 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
         RenderRequest { viewer: viewer.mailbox.viewer, views: &views, width: size.width, height: size.height };
     let mut rendered_at = render_started_at;
     let mut converted = Ok(());
-    source.render(&request, &mut |pixels| {
+    source.render(&request, &mut |rendered| {
         rendered_at = clock.now();
-        converted = convert::to_picture(for_codec(pixels), &mut picture);
+        converted = take_over(rendered, &mut picture);
     })?;
     if let Err(error) = converted {
         viewer.lane.put_back(picture);
@@ -413,6 +414,20 @@ fn eyes(view: View, size: Size) -> [View; 2] {
         pose: Pose { position: std::array::from_fn(|axis| pose.position[axis] + shift * right[axis]), ..pose },
         fov: Fov { left: -across, right: across, ..fov },
     })
+}
+
+/// Converts what was drawn into a picture for encoders, or copies it where the source's last pass has converted it.
+fn take_over(rendered: Rendered<'_>, picture: &mut Picture) -> Result<(), CodecError> {
+    match rendered {
+        Rendered::Pixels(pixels) => convert::to_picture(for_codec(pixels), picture),
+        Rendered::Planes(PlanesView { width, height, luma, blue, red, luma_stride, chroma_stride }) => {
+            let size = Size { width, height };
+            let view = PictureView { size, luma, blue, red, luma_stride, chroma_stride };
+            view.check()?;
+            view.copy_to(picture);
+            Ok(())
+        }
+    }
 }
 
 pub(crate) fn for_codec(pixels: Pixels<'_>) -> convert::Pixels<'_> {

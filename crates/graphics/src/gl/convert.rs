@@ -4,7 +4,7 @@
 //! of the red ones' on the right.
 
 use glow::HasContext;
-use nearlight_embed::{Rows, Size};
+use nearlight_embed::{PLANES_SHADER, Rows, Size};
 
 use super::complete;
 use super::state::Saved;
@@ -16,34 +16,7 @@ void main() {
     gl_Position = vec4(gl_VertexID == 1 ? 3.0 : -1.0, gl_VertexID == 2 ? 3.0 : -1.0, 0.0, 1.0);
 }";
 
-/// GLSL that makes planes out of pixels, for the last pass of a program that draws straight into the encoder's format: nothing is converted
-/// afterwards. The program defines `nearlight_pixel`, the colour of a pixel counted from the top left, each part from 0 to 1.
-/// `nearlight_plane(ivec2(gl_FragCoord.xy), size)` is then the value of a target of one byte a pixel (`GL_R8`), as wide as the picture and half
-/// as high again. Its rows are, from the first that `glReadPixels` answers: luma, top down, then those of both chroma planes, the blue
-/// differences' in the left half and the red ones' in the right half.
-pub const PLANES_SHADER: &str = "
-vec3 nearlight_pixel(ivec2 place);
-
-float nearlight_plane(ivec2 place, ivec2 size) {
-    const vec3 luma = vec3(0.2126, 0.7152, 0.0722);
-    float value;
-    if (place.y < size.y) {
-        value = 16.0 + 219.0 * dot(nearlight_pixel(place), luma);
-    } else {
-        int columns = size.x / 2;
-        bool red = place.x >= columns;
-        ivec2 first = 2 * ivec2(red ? place.x - columns : place.x, place.y - size.y);
-        vec3 colour = nearlight_pixel(first) + nearlight_pixel(first + ivec2(1, 0))
-            + nearlight_pixel(first + ivec2(0, 1)) + nearlight_pixel(first + ivec2(1, 1));
-        colour *= 0.25;
-        float grey = dot(colour, luma);
-        value = 128.0 + 224.0 * (red ? (colour.r - grey) / 1.5748 : (colour.b - grey) / 1.8556);
-    }
-    return value / 255.0;
-}
-";
-
-/// The same of a texture.
+/// The picture is a texture.
 const FRAGMENTS: &str = "
 uniform sampler2D image;
 uniform ivec2 size;

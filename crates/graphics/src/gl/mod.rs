@@ -17,7 +17,6 @@ use crate::GraphicsError;
 pub use crate::kept::HandOver;
 use crate::kept::Kept;
 use convert::Converter;
-pub use convert::PLANES_SHADER;
 use state::Saved;
 
 /// How long a picture may take to be drawn and read. Guess: beyond it the GPU hangs.

@@ -1,8 +1,7 @@
 //! The last pass of a program that brightens what it has drawn: into pixels, or straight into planes that were lent.
 
 use glow::HasContext;
-use nearlight_embed::{Planes, Size};
-use nearlight_graphics::gl::PLANES_SHADER;
+use nearlight_embed::{PLANES_SHADER, Planes, Size};
 
 const VERTICES: &str = "#version 330
 void main() {

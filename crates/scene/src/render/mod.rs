@@ -1,8 +1,10 @@
 //! Draws the world through wgpu, on any available adapter.
 
 mod adapter;
+mod conversion;
 mod eye;
 mod pipelines;
+mod planes;
 mod stage;
 mod target;
 
@@ -14,13 +16,15 @@ use nearlight_wire::{Fov, Pose, View};
 use crate::canvas::check_size;
 use crate::plaza::{Environment, Surface};
 use crate::world::{Instance, Show, Sprite};
-use crate::{Pixels, RenderRequest, SceneError};
+use crate::{RenderRequest, Rendered, SceneError};
 use eye::Eye;
 use pipelines::{INSTANCE_BYTES, Pipelines, SPRITE_BYTES};
+use planes::PlanesPass;
 use stage::{Art, Stage};
 use target::Target;
 
 pub use adapter::{AdapterSummary, Backend, list_adapters};
+pub use conversion::{Conversion, UnknownConversion};
 pub use eye::FOG_DENSITY;
 
 /// Sizes whose targets are kept: a screen and a headset at two sizes each.
@@ -44,6 +48,8 @@ pub struct Renderer {
     queue: wgpu::Queue,
     summary: AdapterSummary,
     pipelines: Pipelines,
+    /// The last pass, if planes are read back.
+    planes: Option<PlanesPass>,
     stage: Stage,
     eyes: wgpu::Buffer,
     eye_group: wgpu::BindGroup,
@@ -80,7 +86,7 @@ impl Renderer {
     ///
     /// `place` is built on another thread while the adapters are opened; it is returned with the renderer.
     pub fn open(
-        backend: Backend,
+        (backend, conversion): (Backend, Conversion),
         place: impl FnOnce() -> Result<Environment, SceneError> + Send,
         clock: &dyn Fn() -> Time,
     ) -> Result<(Self, Environment), SceneError> {
@@ -94,25 +100,25 @@ impl Renderer {
             return Err(SceneError::Adapter("building the place failed".into()));
         };
         let place = place?;
-        let renderer = Self::best(&adapters, &place, &art, clock)?;
+        let renderer = Self::best(&adapters, conversion, (&place, &art), clock)?;
         Ok((renderer, place))
     }
 
     fn best(
         adapters: &[wgpu::Adapter],
-        place: &Environment,
-        art: &Art,
+        conversion: Conversion,
+        scene: (&Environment, &Art),
         clock: &dyn Fn() -> Time,
     ) -> Result<Self, SceneError> {
         let Some(first) = adapters.first() else {
             return Err(SceneError::NoAdapter("neither Vulkan nor OpenGL lists one".into()));
         };
         if !adapter::summary(first).software {
-            return Self::on(first, place, art);
+            return Self::on(first, conversion, scene);
         }
         let (mut renderers, mut failures) = (Vec::new(), Vec::new());
         for adapter in adapters {
-            match Self::on(adapter, place, art) {
+            match Self::on(adapter, conversion, scene) {
                 Ok(renderer) => renderers.push((Span::MAX, renderer)),
                 Err(error) => failures.push(error.to_string()),
             }
@@ -137,7 +143,11 @@ impl Renderer {
         best.map(|(_, renderer)| renderer).ok_or_else(|| SceneError::NoAdapter(failures.join("; ")))
     }
 
-    fn on(adapter: &wgpu::Adapter, place: &Environment, art: &Art) -> Result<Self, SceneError> {
+    fn on(
+        adapter: &wgpu::Adapter,
+        conversion: Conversion,
+        (place, art): (&Environment, &Art),
+    ) -> Result<Self, SceneError> {
         let failed = |error: &dyn std::fmt::Display| SceneError::Adapter(error.to_string());
         let limits = wgpu::Limits::downlevel_webgl2_defaults().using_resolution(adapter.limits());
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
@@ -157,6 +167,8 @@ impl Renderer {
                 note(&losses, format!("the device is lost: {message}"));
             }
         });
+        let summary = adapter::summary(adapter);
+        let planes = conversion.draws_planes(summary.software).then(|| PlanesPass::new(&device));
         let pipelines = Pipelines::new(&device);
         let stage = Stage::new((&device, &queue), &pipelines, place, art);
         let eyes = device.create_buffer(&wgpu::BufferDescriptor {
@@ -174,11 +186,12 @@ impl Renderer {
         let renderer = Self {
             instances: Growing::new(&device, 512 * INSTANCE_BYTES),
             sprites: Growing::new(&device, 512 * SPRITE_BYTES),
-            summary: adapter::summary(adapter),
+            summary,
             targets: Vec::new(),
             device,
             queue,
             pipelines,
+            planes,
             stage,
             eyes,
             eye_group,
@@ -201,6 +214,12 @@ impl Renderer {
 
     pub fn summary(&self) -> &AdapterSummary {
         &self.summary
+    }
+
+    /// For people: the adapter, and where its pictures are converted.
+    pub fn describe(&self) -> String {
+        let by = if self.planes.is_some() { "a shader" } else { "the processor" };
+        format!("{}, colours converted by {by}", self.summary)
     }
 
     #[cfg(test)]
@@ -229,7 +248,7 @@ impl Renderer {
         if self.targets.len() == MAX_TARGETS {
             self.targets.remove(0);
         }
-        self.targets.push(Target::new(&self.device, width, height));
+        self.targets.push(Target::new(&self.device, width, height, self.planes.as_ref()));
         self.check()?;
         Ok(self.targets.len() - 1)
     }
@@ -239,7 +258,7 @@ impl Renderer {
         &mut self,
         request: &RenderRequest<'_>,
         show: &Show,
-        take: &mut dyn FnMut(Pixels<'_>),
+        take: &mut dyn FnMut(Rendered<'_>),
     ) -> Result<Drawn, SceneError> {
         if !(1..=2).contains(&request.views.len()) {
             return Err(SceneError::Adapter(format!("a picture has one or two views, not {}", request.views.len())));
@@ -251,6 +270,9 @@ impl Renderer {
         let runs = self.upload(show, &eyes);
         let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         let drawn = self.encode(&mut encoder, &self.targets[target], &eyes, &runs);
+        if let (Some(pass), Some(planes)) = (&self.planes, &self.targets[target].planes) {
+            pass.draw(&mut encoder, planes);
+        }
         self.targets[target].copy(&mut encoder);
         self.queue.submit([encoder.finish()]);
         let read = self.targets[target].read(&self.device, take);

@@ -1,9 +1,10 @@
-//! A picture being drawn: colour, depth and the mapped memory that it is read from.
+//! A picture being drawn: colour, depth, and the mapped memory that its pixels or its planes are read from.
 
 use std::sync::mpsc;
 
 use super::pipelines::{COLOUR, DEPTH};
-use crate::{PixelFormat, Pixels, SceneError};
+use super::planes::{PlanesPass, PlanesTarget};
+use crate::{PixelFormat, Pixels, PlanesView, Rendered, SceneError};
 
 /// Rows of a copy start at multiples of this many bytes.
 const ROW_ALIGNMENT: u32 = wgpu::COPY_BYTES_PER_ROW_ALIGNMENT;
@@ -11,65 +12,103 @@ const ROW_ALIGNMENT: u32 = wgpu::COPY_BYTES_PER_ROW_ALIGNMENT;
 pub struct Target {
     pub width: u16,
     pub height: u16,
-    colour: wgpu::Texture,
     pub colour_view: wgpu::TextureView,
     pub depth_view: wgpu::TextureView,
-    stride: u32,
+    /// What the last pass draws into; none if the pixels are read as they are.
+    pub planes: Option<PlanesTarget>,
+    /// The pixels; or luma, blue and red differences.
+    parts: Vec<Part>,
     readback: wgpu::Buffer,
 }
 
+/// What is read of a texture, and its place in the mapped memory.
+struct Part {
+    texture: wgpu::Texture,
+    offset: u64,
+    stride: u32,
+}
+
+impl Part {
+    fn end(&self) -> u64 {
+        self.offset + u64::from(self.stride) * u64::from(self.texture.height())
+    }
+
+    fn of<'a>(&self, mapped: &'a [u8]) -> &'a [u8] {
+        &mapped[self.offset as usize..self.end() as usize]
+    }
+}
+
+/// A texture that is drawn into.
+pub fn texture(
+    device: &wgpu::Device,
+    (width, height): (u32, u32),
+    format: wgpu::TextureFormat,
+    usage: wgpu::TextureUsages,
+) -> wgpu::Texture {
+    device.create_texture(&wgpu::TextureDescriptor {
+        label: None,
+        size: wgpu::Extent3d { width, height, depth_or_array_layers: 1 },
+        mip_level_count: 1,
+        sample_count: 1,
+        dimension: wgpu::TextureDimension::D2,
+        format,
+        usage: usage | wgpu::TextureUsages::RENDER_ATTACHMENT,
+        view_formats: &[],
+    })
+}
+
 impl Target {
-    pub fn new(device: &wgpu::Device, width: u16, height: u16) -> Self {
-        let texture = |format, usage| {
-            device.create_texture(&wgpu::TextureDescriptor {
-                label: None,
-                size: wgpu::Extent3d { width: u32::from(width), height: u32::from(height), depth_or_array_layers: 1 },
-                mip_level_count: 1,
-                sample_count: 1,
-                dimension: wgpu::TextureDimension::D2,
-                format,
-                usage,
-                view_formats: &[],
-            })
-        };
-        let colour = texture(COLOUR, wgpu::TextureUsages::RENDER_ATTACHMENT | wgpu::TextureUsages::COPY_SRC);
-        let depth = texture(DEPTH, wgpu::TextureUsages::RENDER_ATTACHMENT);
-        let stride = (u32::from(width) * 4).next_multiple_of(ROW_ALIGNMENT);
+    /// With the pass that converts its pixels, planes are read.
+    pub fn new(device: &wgpu::Device, width: u16, height: u16, last: Option<&PlanesPass>) -> Self {
+        let size = (width.into(), height.into());
+        let read = if last.is_some() { wgpu::TextureUsages::TEXTURE_BINDING } else { wgpu::TextureUsages::COPY_SRC };
+        let colour = texture(device, size, COLOUR, read);
+        let depth = texture(device, size, DEPTH, wgpu::TextureUsages::empty());
+        let colour_view = colour.create_view(&wgpu::TextureViewDescriptor::default());
+        let (planes, textures) = last.map(|pass| pass.target(device, &colour_view, size)).unzip();
+        let mut parts: Vec<Part> = Vec::new();
+        for texture in textures.map_or_else(|| vec![colour], Vec::from) {
+            let row = texture.width() * texture.format().block_copy_size(None).unwrap_or(4);
+            let offset = parts.last().map_or(0, Part::end);
+            parts.push(Part { texture, offset, stride: row.next_multiple_of(ROW_ALIGNMENT) });
+        }
         let readback = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("readback"),
-            size: u64::from(stride) * u64::from(height),
+            size: parts.last().map_or(0, Part::end),
             usage: wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::MAP_READ,
             mapped_at_creation: false,
         });
         Self {
             width,
             height,
-            colour_view: colour.create_view(&wgpu::TextureViewDescriptor::default()),
+            colour_view,
             depth_view: depth.create_view(&wgpu::TextureViewDescriptor::default()),
-            colour,
-            stride,
+            planes,
+            parts,
             readback,
         }
     }
 
     /// Appends the copy into mappable memory to the drawing commands.
     pub fn copy(&self, encoder: &mut wgpu::CommandEncoder) {
-        encoder.copy_texture_to_buffer(
-            self.colour.as_image_copy(),
-            wgpu::TexelCopyBufferInfo {
-                buffer: &self.readback,
-                layout: wgpu::TexelCopyBufferLayout {
-                    offset: 0,
-                    bytes_per_row: Some(self.stride),
-                    rows_per_image: Some(u32::from(self.height)),
+        for Part { texture, offset, stride } in &self.parts {
+            encoder.copy_texture_to_buffer(
+                texture.as_image_copy(),
+                wgpu::TexelCopyBufferInfo {
+                    buffer: &self.readback,
+                    layout: wgpu::TexelCopyBufferLayout {
+                        offset: *offset,
+                        bytes_per_row: Some(*stride),
+                        rows_per_image: None,
+                    },
                 },
-            },
-            self.colour.size(),
-        );
+                texture.size(),
+            );
+        }
     }
 
     /// Waits for the drawing to end and lends the picture out in place.
-    pub fn read(&self, device: &wgpu::Device, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
+    pub fn read(&self, device: &wgpu::Device, take: &mut dyn FnMut(Rendered<'_>)) -> Result<(), SceneError> {
         let failed = |what: String| SceneError::Adapter(format!("the picture cannot be read back: {what}"));
         let slice = self.readback.slice(..);
         let (done, outcome) = mpsc::channel();
@@ -82,15 +121,31 @@ impl Target {
         mapped.map_err(|error| failed(error.to_string()))?;
         {
             let view = slice.get_mapped_range().map_err(|error| failed(error.to_string()))?;
-            take(Pixels {
-                bytes: &view,
-                format: PixelFormat::Rgba,
-                width: self.width,
-                height: self.height,
-                stride: self.stride as usize,
-            });
+            take(self.rendered(&view));
         }
         self.readback.unmap();
         Ok(())
+    }
+
+    fn rendered<'a>(&self, mapped: &'a [u8]) -> Rendered<'a> {
+        let (width, height) = (self.width, self.height);
+        match self.parts.as_slice() {
+            [luma, blue, red] => Rendered::Planes(PlanesView {
+                width,
+                height,
+                luma: luma.of(mapped),
+                blue: blue.of(mapped),
+                red: red.of(mapped),
+                luma_stride: luma.stride as usize,
+                chroma_stride: blue.stride as usize,
+            }),
+            parts => Rendered::Pixels(Pixels {
+                bytes: mapped,
+                format: PixelFormat::Rgba,
+                width,
+                height,
+                stride: parts.first().map_or(0, |pixels| pixels.stride as usize),
+            }),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use axum::extract::ws::Message;
 use nearlight_net::Clock;
 use nearlight_rooms::{Avatar, MemberId, Replica, Request, Role};
-use nearlight_scene::{Backend, OpenOptions, START, SourceKind, open};
+use nearlight_scene::{Backend, Conversion, OpenOptions, START, SourceKind, open};
 use nearlight_session::{DeviceInput, Presence};
 use nearlight_sound::{BLOCK_FRAMES, SoundDecoder, SoundEncoder};
 use nearlight_wire::{Fov, Key, Pointer, View};
@@ -99,7 +99,8 @@ fn look(client: &mut Client, at: [f32; 3]) {
 fn plaza() -> Server {
     let opening = Clock::start();
     let backend = Backend::default().or_environment().expect("a backend");
-    let options = OpenOptions { backend, size: (256, 144), fps: 20, clock: &move || opening.now() };
+    let options =
+        OpenOptions { backend, conversion: Conversion::Auto, size: (256, 144), fps: 20, clock: &move || opening.now() };
     let source = open(&SourceKind::World { scene: None }, &options).expect("the plaza");
     Server::with(("fixed", bounds()), source, 1)
 }

@@ -144,7 +144,7 @@ impl Source for Script {
         self.card.advance(now);
     }
 
-    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
+    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Rendered<'_>)) -> Result<(), SceneError> {
         self.card.render(request, take)
     }
 }
