@@ -107,11 +107,11 @@ fn the_source_tells_what_converts() {
     let backend = Backend::default().or_environment().expect("a known backend");
     for (conversion, by) in [(Conversion::Shader, "by a shader"), (Conversion::Processor, "by the processor")] {
         let told = plaza(backend, conversion).describe();
-        assert!(told.ends_with(by), "{conversion:?}: {told}");
+        assert!(told.contains(by), "{conversion:?}: {told}");
     }
     let mut auto = plaza(backend, Conversion::Auto);
     let expected = if auto.describe().contains("software") { "by the processor" } else { "by a shader" };
-    assert!(auto.describe().ends_with(expected), "{}", auto.describe());
+    assert!(auto.describe().contains(expected), "{}", auto.describe());
     let views = [View { pose: START, fov: Fov::symmetric(1.0, 1.0) }];
     let mut is_planes = None;
     let size = Size { width: 64, height: 64 };

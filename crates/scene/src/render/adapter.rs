@@ -65,13 +65,18 @@ impl AdapterSummary {
             _ => Backend::Auto,
         }
     }
+
+    /// Interface, driver and kind, for people.
+    pub(super) fn details(&self) -> String {
+        let kind = if self.software { ", software" } else { "" };
+        let driver = if self.driver.is_empty() { String::new() } else { format!(", {}", self.driver) };
+        format!("{}{driver}{kind}", self.backend)
+    }
 }
 
 impl std::fmt::Display for AdapterSummary {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = if self.software { ", software" } else { "" };
-        let driver = if self.driver.is_empty() { String::new() } else { format!(", {}", self.driver) };
-        write!(formatter, "{} ({}{driver}{kind})", self.name, self.backend)
+        write!(formatter, "{} ({})", self.name, self.details())
     }
 }
 

@@ -216,10 +216,10 @@ impl Renderer {
         &self.summary
     }
 
-    /// For people: the adapter, and where its pictures are converted.
+    /// For people: the adapter, and where its pictures are converted, which comes before the driver's name because panels cut long lines.
     pub fn describe(&self) -> String {
         let by = if self.planes.is_some() { "a shader" } else { "the processor" };
-        format!("{}, colours converted by {by}", self.summary)
+        format!("{}, colours converted by {by} ({})", self.summary.name, self.summary.details())
     }
 
     #[cfg(test)]
