@@ -18,6 +18,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut reader = ControlReader::default();
     reader.on_bytes(bytes);
     while let Ok(Some(_)) = reader.poll::<ServerMessage>() {}
+    let mut reader = ControlReader::default();
+    reader.on_bytes(bytes);
+    while let Ok(Some(message)) = reader.poll_bytes(1_024) {
+        assert!(message.len() <= 1_024);
+    }
 });
 
 /// Whatever a stranger makes up, it is no proof.

@@ -12,7 +12,7 @@ use nearlight_link::{LoadedPath, PathSpec};
 use nearlight_net::Link;
 use nearlight_rooms::{MAX_MEMBERS, RoomConfig, is_room_name, usual_objects};
 use nearlight_swarm::live::{self, Progress};
-use nearlight_swarm::{Behaviour, Profile, Quantiles, Summary, page, virtual_time};
+use nearlight_swarm::{Behaviour, Carrier, Profile, Quantiles, Summary, page, virtual_time};
 use nearlight_units::Span;
 
 use crate::parse;
@@ -27,6 +27,26 @@ const USUAL_PATH: &str = "delay=10ms,loss=0.1%";
 enum Baseline {
     /// Every pose as JSON to everybody in the room, by WebSocket, by a server in this program
     Naive,
+}
+
+/// What carries members' messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CarrierName {
+    /// TCP, as browsers without WebTransport
+    #[value(name = "websocket")]
+    WebSocket,
+    /// QUIC: poses in datagrams, the rest on a stream
+    #[value(name = "webtransport")]
+    WebTransport,
+}
+
+impl From<CarrierName> for Carrier {
+    fn from(name: CarrierName) -> Self {
+        match name {
+            CarrierName::WebSocket => Self::WebSocket,
+            CarrierName::WebTransport => Self::WebTransport,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -44,6 +64,9 @@ pub(crate) struct SwarmArguments {
     /// Name of the first room; the others are NAME-2, NAME-3 and so on
     #[arg(long, default_value = "main", value_name = "NAME")]
     room: String,
+    /// What carries members' messages to the server
+    #[arg(long, value_name = "NAME", default_value = "websocket", conflicts_with = "in_virtual_time")]
+    carrier: CarrierName,
     /// TOML file with the crowd's profile; docs/rooms.md lists its fields
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -174,6 +197,7 @@ fn visit(arguments: &SwarmArguments, profile: Arc<Profile>, rooms: usize) -> any
     let options = live::Options {
         profile,
         links,
+        carrier: arguments.carrier.into(),
         members: arguments.clients,
         rooms,
         room: arguments.room.clone(),
@@ -238,11 +262,12 @@ fn words(summary: &Summary) -> String {
     };
     let kibibytes = |bytes: f64| bytes / 1_024.0;
     let mut lines = vec![format!(
-        "{} of {} members in {} room{}, {:.0} s{}{}\n",
+        "{} of {} members in {} room{}{}, {:.0} s{}{}\n",
         summary.joined,
         summary.members,
         summary.rooms,
         if summary.rooms == 1 { "" } else { "s" },
+        summary.carrier.map_or_else(String::new, |carrier| format!(" over {}", carrier.name())),
         summary.seconds,
         if summary.virtual_time { " of virtual time" } else { "" },
         if summary.complete { "" } else { ", stopped early" },

@@ -1,4 +1,4 @@
-//! Rooms with real processes: a server, and crowds of members by WebSocket. No timing is asserted.
+//! Rooms with real processes: a server, and crowds of members by WebSocket and WebTransport. No timing is asserted.
 
 #[path = "support/process.rs"]
 mod process;
@@ -69,14 +69,16 @@ fn a_naive_broadcast_beside_it_costs_more() {
 fn strangers_and_those_beyond_the_limit_are_told_why() {
     let server = server(&["--max-members", "3"]);
     let wrong = server.1.replace(TOKEN, "a-wrong-token-for-the-tests");
-    let refused = swarm(&wrong, &["--clients", "2", "--seconds", "1"]);
-    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && words.contains("The pairing token is wrong"), "{words}");
-    let figures = figures(&swarm(&server.1, &["--clients", "5", "--seconds", "2"]));
-    assert_eq!((&figures["joined"], &figures["disagreeing"]), (&3.into(), &0.into()), "{figures}");
-    let ended = figures["ended"].as_object().expect("reasons");
-    let (words, count) = ended.iter().next().expect("one reason");
-    assert!(ended.len() == 1 && count == 2 && words.contains("--max-members"), "{figures}");
+    for carrier in ["websocket", "webtransport"] {
+        let refused = swarm(&wrong, &["--carrier", carrier, "--clients", "2", "--seconds", "1"]);
+        let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && words.contains("The pairing token is wrong"), "{words}");
+        let figures = figures(&swarm(&server.1, &["--carrier", carrier, "--clients", "5", "--seconds", "2"]));
+        assert_eq!((&figures["joined"], &figures["disagreeing"]), (&3.into(), &0.into()), "{figures}");
+        let ended = figures["ended"].as_object().expect("reasons");
+        let (words, count) = ended.iter().next().expect("one reason");
+        assert!(ended.len() == 1 && count == 2 && words.contains("--max-members"), "{figures}");
+    }
 }
 
 #[test]
@@ -89,4 +91,23 @@ fn the_same_crowd_in_virtual_time_has_the_same_figures_every_time() {
     assert_eq!(first, run());
     assert_eq!((&first["joined"], &first["rooms"], &first["disagreeing"]), (&40.into(), &2.into(), &0.into()));
     assert_eq!(first["lost_events"], 0);
+}
+
+#[test]
+fn members_over_webtransport_get_poses_in_datagrams_lose_nothing_and_agree() {
+    let server = server(&[]);
+    // In `main` the world moves what was let go, for some seconds.
+    let room = ["--carrier", "webtransport", "--room", "lab", "--clients", "12"];
+    let further = ["--seconds", "4", "--behaviour", "collaborate,walk,gather"];
+    let figures = figures(&swarm(&server.1, &[&room[..], &further].concat()));
+    let count = |name: &str| figures[name].as_u64().unwrap_or_else(|| panic!("{name} of {figures}"));
+    assert_eq!(
+        (&figures["carrier"], count("joined"), count("compared")),
+        (&"webtransport".into(), 12, 12),
+        "{figures}"
+    );
+    assert_eq!((count("lost_events"), count("disagreeing"), count("unanswered_actions")), (0, 0, 0), "{figures}");
+    assert!(count("shared_actions") > 5, "{figures}");
+    assert_eq!(figures["ended"].as_object().map(serde_json::Map::len), Some(0), "{figures}");
+    assert!(figures["datagram_share"].as_f64().is_some_and(|share| share > 0.5), "{figures}");
 }

@@ -559,7 +559,7 @@ impl Owned {
     /// Passes on what the room says, for whoever is connected.
     fn drain(&mut self, now: Time, down: &mut BTreeMap<ServerId, Vec<(Connection, Down)>>) {
         let mut out = Vec::new();
-        while let Some((member, _)) = self.room.poll_transmit(now, &mut out) {
+        while let Some(member) = self.room.poll_transmit(now, &mut out) {
             let bytes = std::mem::take(&mut out);
             if let Some((server, connection)) = self.connections.get(&member) {
                 down.entry(server.clone()).or_default().push((*connection, Down::Message(bytes)));

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nearlight_units::Span;
-use nearlight_wire::WEBTRANSPORT_PATH;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn_proto::TransportErrorCode;
 use tokio::task::JoinSet;
@@ -17,7 +16,7 @@ use crate::clock::duration;
 use crate::sockets::{local_for, udp_socket};
 use crate::transport::endpoint_config;
 use crate::trust::ClientTls;
-use crate::{Clock, Connection, Link, NetError, Trust};
+use crate::{Clock, Connection, Link, NetError, SessionKind, Trust};
 
 /// The head start of a name's next address (RFC 8305 section 5, "Connection Attempt Delay").
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -36,15 +35,22 @@ pub struct ConnectOptions {
     pub host: String,
     pub port: u16,
     pub trust: Trust,
+    pub kind: SessionKind,
     /// How long the session may take to open.
     pub time_limit: Span,
 }
 
 impl ConnectOptions {
-    /// The server of `link`, within 5 s.
+    /// The server of `link`, for media, within 5 s.
     #[must_use]
     pub fn new(link: &Link, trust: Trust) -> Self {
-        Self { host: link.host.clone(), port: link.port, trust, time_limit: Span::from_secs(5) }
+        Self {
+            host: link.host.clone(),
+            port: link.port,
+            trust,
+            kind: SessionKind::Media,
+            time_limit: Span::from_secs(5),
+        }
     }
 
     pub(crate) fn target(&self) -> String {
@@ -94,10 +100,10 @@ async fn open(options: &ConnectOptions, remote: SocketAddr, clock: Clock) -> Res
     let connecting =
         endpoint.connect_with(quic_config(&tls), remote, &options.host).map_err(|error| failed(error.into()))?;
     let connection = connecting.await.map_err(|error| failed(error.into()))?;
-    let address = format!("https://{}{WEBTRANSPORT_PATH}", options.target());
+    let address = format!("https://{}{}", options.target(), options.kind.path());
     let url = Url::parse(&address).map_err(|_| NetError::Link(options.target()))?;
     let session = Session::connect(connection, url).await.map_err(failed)?;
-    Ok(Connection::new(session, clock, Some(endpoint)))
+    Ok(Connection::new(session, options.kind, clock, Some(endpoint)))
 }
 
 /// A client's own endpoint, on a free port from which `remote` can be reached.

@@ -1,5 +1,7 @@
 //! One session over WebTransport or Ethernet frames, the same on both ends.
 
+mod congestion;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use nearlight_link::Path;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Binding, Bytes32, ClientMessage, EXPORTER_LABEL, ServerMessage};
+use nearlight_wire::{Binding, Bytes32, ClientMessage, EXPORTER_LABEL, ROOMS_PATH, ServerMessage, WEBTRANSPORT_PATH};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -22,6 +24,8 @@ use crate::impairment::Impairment;
 use crate::sockets::{local_for, udp_socket};
 use crate::{Clock, ControlReceiver, ControlSender, NetError};
 
+pub(crate) use congestion::Congestion;
+
 /// How long an orderly end may take before the rest is left to the idle timeout. Guess: three long round trips.
 pub(crate) const CLOSING_LIMIT: Duration = Duration::from_secs(1);
 
@@ -33,6 +37,7 @@ pub struct Connection {
 
 struct Inner {
     transport: Transport,
+    kind: SessionKind,
     clock: Clock,
     /// The client's own endpoint; none on the server, where all sessions share one.
     endpoint: Option<quinn::Endpoint>,
@@ -44,6 +49,31 @@ struct Inner {
     arrivals: tokio::sync::Mutex<UnboundedReceiver<Received>>,
     arrived: UnboundedSender<Received>,
     counters: Arc<Counters>,
+}
+
+/// What a session is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionKind {
+    #[default]
+    Media,
+    /// Membership of a room.
+    Room,
+}
+
+impl SessionKind {
+    const ALL: [Self; 2] = [Self::Media, Self::Room];
+
+    /// The path of the request that opens it.
+    pub(crate) const fn path(self) -> &'static str {
+        match self {
+            Self::Media => WEBTRANSPORT_PATH,
+            Self::Room => ROOMS_PATH,
+        }
+    }
+
+    pub(crate) fn of_path(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.path() == path)
+    }
 }
 
 /// What carries the session.
@@ -128,18 +158,19 @@ pub struct Statistics {
 }
 
 impl Connection {
-    pub(crate) fn new(session: Session, clock: Clock, endpoint: Option<quinn::Endpoint>) -> Self {
-        Self::over(Transport::Quic(session), clock, endpoint)
+    pub(crate) fn new(session: Session, kind: SessionKind, clock: Clock, endpoint: Option<quinn::Endpoint>) -> Self {
+        Self::over(Transport::Quic(session), kind, clock, endpoint)
     }
 
     pub(crate) fn over_ethernet(session: Arc<EthernetSession>, clock: Clock) -> Self {
-        Self::over(Transport::Ethernet(session), clock, None)
+        Self::over(Transport::Ethernet(session), SessionKind::Media, clock, None)
     }
 
-    fn over(transport: Transport, clock: Clock, endpoint: Option<quinn::Endpoint>) -> Self {
+    fn over(transport: Transport, kind: SessionKind, clock: Clock, endpoint: Option<quinn::Endpoint>) -> Self {
         let (arrived, arrivals) = unbounded_channel();
         let inner = Inner {
             transport,
+            kind,
             clock,
             endpoint,
             closed_here: AtomicBool::new(false),
@@ -150,6 +181,12 @@ impl Connection {
             counters: Arc::default(),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// What the client opened it for.
+    #[must_use]
+    pub fn kind(&self) -> SessionKind {
+        self.inner.kind
     }
 
     /// Queues a datagram for the network; never waits. The transport copies it once, to put the session's number in front.

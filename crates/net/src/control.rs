@@ -1,9 +1,9 @@
-//! The reliable stream of one session, as typed messages.
+//! The reliable stream of one session, as typed messages, or as those of a room.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use nearlight_wire::{ControlReader, write_control};
+use nearlight_wire::{ControlReader, write_control, write_message};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use web_transport_quinn::{ReadError, RecvStream, SendStream, WriteError};
@@ -52,7 +52,15 @@ impl<M: Serialize> ControlSender<M> {
     ///
     /// Dropping the future midway leaves half a message on the stream: put it in a task of its own, or close the session.
     pub async fn send(&mut self, message: &M) -> Result<(), NetError> {
-        let bytes = write_control(message);
+        self.write(write_control(message)).await
+    }
+
+    /// The same with a message of another kind, as it is.
+    pub async fn send_bytes(&mut self, message: &[u8]) -> Result<(), NetError> {
+        self.write(write_message(message)).await
+    }
+
+    async fn write(&mut self, bytes: Vec<u8>) -> Result<(), NetError> {
         let stream = match &mut self.stream {
             Outgoing::Quic(stream) => stream,
             Outgoing::Ethernet(session) => return session.send_control(&bytes).await.map_err(NetError::Closed),
@@ -61,6 +69,18 @@ impl<M: Serialize> ControlSender<M> {
             WriteError::SessionError(error) => NetError::Closed(CloseReason::from(error)),
             WriteError::Stopped(_) | WriteError::InvalidStopped(_) | WriteError::ClosedStream => NetError::ControlEnded,
         })
+    }
+
+    /// Ends the stream, and waits until the peer has all of it or wants no more.
+    pub async fn finish(self) {
+        match self.stream {
+            Outgoing::Quic(mut stream) => {
+                if stream.finish().is_ok() {
+                    let _ = stream.stopped().await;
+                }
+            }
+            Outgoing::Ethernet(session) => drop(session.acknowledged().await),
+        }
     }
 
     #[cfg(test)]
@@ -91,19 +111,35 @@ impl<M: DeserializeOwned> ControlReceiver<M> {
             if let Some(message) = self.reader.poll()? {
                 return Ok(message);
             }
-            let stream = match &mut self.stream {
-                Incoming::Quic(stream) => stream,
-                Incoming::Ethernet(session) => {
-                    let bytes = session.recv_control().await.map_err(NetError::Closed)?;
-                    self.reader.on_bytes(&bytes);
-                    continue;
-                }
-            };
-            match stream.read(&mut self.chunk[..]).await {
-                Ok(Some(count)) => self.reader.on_bytes(&self.chunk[..count]),
-                Err(ReadError::SessionError(error)) => return Err(NetError::Closed(CloseReason::from(error))),
-                Ok(None) | Err(_) => return Err(NetError::ControlEnded),
-            }
+            self.read().await?;
         }
+    }
+
+    /// The next message as it is, of at most `most` bytes; the rest as for [`ControlReceiver::recv`].
+    pub async fn recv_bytes(&mut self, most: usize) -> Result<Vec<u8>, NetError> {
+        loop {
+            if let Some(message) = self.reader.poll_bytes(most)? {
+                return Ok(message);
+            }
+            self.read().await?;
+        }
+    }
+
+    /// Waits for further bytes.
+    async fn read(&mut self) -> Result<(), NetError> {
+        let stream = match &mut self.stream {
+            Incoming::Quic(stream) => stream,
+            Incoming::Ethernet(session) => {
+                let bytes = session.recv_control().await.map_err(NetError::Closed)?;
+                self.reader.on_bytes(&bytes);
+                return Ok(());
+            }
+        };
+        match stream.read(&mut self.chunk[..]).await {
+            Ok(Some(count)) => self.reader.on_bytes(&self.chunk[..count]),
+            Err(ReadError::SessionError(error)) => return Err(NetError::Closed(CloseReason::from(error))),
+            Ok(None) | Err(_) => return Err(NetError::ControlEnded),
+        }
+        Ok(())
     }
 }

@@ -39,7 +39,7 @@ pub use alarm::Alarm;
 pub use attempts::{AttemptLimiter, AttemptPolicy};
 pub use client::{ConnectOptions, connect};
 pub use clock::Clock;
-pub use connection::{CloseReason, Connection, Direction, DropReason, Received, Statistics};
+pub use connection::{CloseReason, Connection, Direction, DropReason, Received, SessionKind, Statistics};
 pub use control::{ControlReceiver, ControlSender};
 pub use error::NetError;
 pub use ethernet::{EthernetInterface, EthernetLink, EthernetListener, connect_ethernet};
@@ -55,7 +55,7 @@ pub use pages::PageStream;
 pub use shared_tcp::TcpSocket;
 pub use sockets::bind_udp;
 pub use token::{Token, TokenError, nonce};
-pub use transport::{Unbounded, transport_config};
+pub use transport::transport_config;
 pub use trust::{CertificateHash, NotAHash, Trust};
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nearlight_units::Span;
-use nearlight_wire::WEBTRANSPORT_PATH;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -19,7 +18,7 @@ use crate::identity::own_addresses;
 use crate::pages::PageAcceptor;
 use crate::sockets::Sockets;
 use crate::transport::endpoint_config;
-use crate::{Clock, Connection, Identity, NetError, PageStream};
+use crate::{Clock, Connection, Identity, NetError, PageStream, SessionKind};
 
 /// Accepted but not yet taken by the server, of each kind.
 const ACCEPTED: usize = 16;
@@ -152,7 +151,7 @@ impl Listener {
         Some(self.local.ip()).filter(|bound| !bound.is_unspecified() && !localhost.contains(bound))
     }
 
-    /// The next session, already opened on the protocol's path; none once the listener has shut down. Its client has not proved the token
+    /// The next session, already opened on the path of its kind; none once the listener has shut down. Its client has not proved the token
     /// yet: bound the number of such sessions and the time they take.
     pub async fn accept(&self) -> Option<Connection> {
         self.sessions.lock().await.recv().await
@@ -256,12 +255,12 @@ async fn hand_over(connection: Connection, pass: Pass, accepted: &mpsc::Sender<C
     drop(pass);
 }
 
-/// The session that `incoming` opens, or none if it requested anything other than the protocol's path.
+/// The session that `incoming` opens, or none if it requested anything other than one of the protocol's paths.
 async fn open(incoming: quinn::Incoming, clock: Clock) -> Result<Option<Connection>, ServerError> {
     let connection = incoming.accept()?.await?;
     let request = Request::accept(connection).await?;
-    if request.url.path() == WEBTRANSPORT_PATH {
-        return Ok(Some(Connection::new(request.ok().await?, clock, None)));
+    if let Some(kind) = SessionKind::of_path(request.url.path()) {
+        return Ok(Some(Connection::new(request.ok().await?, kind, clock, None)));
     }
     let connection = request.conn().clone();
     request.reject(StatusCode::NOT_FOUND).await?;

@@ -21,6 +21,7 @@ use crate::*;
 use http::http_get;
 
 mod http;
+mod rooms;
 
 /// Nothing on loopback takes this long; a test that waits for it has failed.
 const NEVER: Duration = Duration::from_secs(20);
@@ -48,7 +49,8 @@ impl Server {
     }
 
     fn options(&self, trust: Trust) -> ConnectOptions {
-        ConnectOptions { host: "127.0.0.1".into(), port: self.listener.port(), trust, time_limit: Span::from_secs(10) }
+        let (host, port) = ("127.0.0.1".into(), self.listener.port());
+        ConnectOptions { host, port, trust, kind: SessionKind::Media, time_limit: Span::from_secs(10) }
     }
 
     fn link(&self, secure: bool) -> Link {

@@ -1,16 +1,11 @@
-//! How QUIC is set up on both ends: no congestion decisions of its own, bounded memory, patience with outages.
+//! How QUIC is set up on both ends: no congestion decisions of its own unless asked, bounded memory, patience with outages.
 
-use std::any::Any;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use quinn::congestion::{Controller, ControllerFactory};
 use quinn::{EndpointConfig, IdleTimeout, TransportConfig, VarInt};
-use quinn_proto::RttEstimator;
 
-/// Larger than `u32::MAX`, above which quinn's pacer is disabled (quinn-proto 0.11.19, `Pacer::delay`), and far more than any path holds in
-/// flight.
-const WINDOW: u64 = 1 << 40;
+use crate::connection::Congestion;
 
 /// Keep-alive interval of an idle end, so that neither NAT bindings nor the idle timeout end a quiet session.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
@@ -21,7 +16,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Queue of datagrams towards the network. 160 ms at 100 Mb/s: a key frame fits in one burst; a full queue means that the session's own
 /// pacing is wrong.
-const DATAGRAM_SEND_QUEUE: usize = 2 << 20;
+pub(crate) const DATAGRAM_SEND_QUEUE: usize = 2 << 20;
 
 /// Queue of datagrams that have arrived and have not been read yet; beyond this quinn drops the oldest. 80 ms at 100 Mb/s.
 const DATAGRAM_RECEIVE_QUEUE: usize = 1 << 20;
@@ -47,46 +42,12 @@ const INITIAL_MTU: u16 = 1_200;
 /// The largest UDP payload we accept. Ethernet's 1,500 bytes less IPv4 and UDP headers.
 const LARGEST_UDP_PAYLOAD: u16 = 1_472;
 
-/// A congestion controller without an opinion: the session's own rate controller and pacer decide what is sent and when.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unbounded;
-
-impl Controller for Unbounded {
-    fn on_ack(&mut self, _: Instant, _: Instant, _: u64, _: bool, _: &RttEstimator) {}
-
-    fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: u64) {}
-
-    fn on_mtu_update(&mut self, _: u16) {}
-
-    fn window(&self) -> u64 {
-        WINDOW
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(*self)
-    }
-
-    fn initial_window(&self) -> u64 {
-        WINDOW
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
-
-impl ControllerFactory for Unbounded {
-    fn build(self: Arc<Self>, _: Instant, _: u16) -> Box<dyn Controller> {
-        Box::new(*self)
-    }
-}
-
 /// The QUIC settings of both ends.
 #[must_use]
 pub fn transport_config() -> TransportConfig {
     let mut config = TransportConfig::default();
     config
-        .congestion_controller_factory(Arc::new(Unbounded))
+        .congestion_controller_factory(Arc::new(Congestion))
         .keep_alive_interval(Some(KEEP_ALIVE))
         .max_idle_timeout(IdleTimeout::try_from(IDLE_LIMIT).ok())
         .datagram_send_buffer_size(DATAGRAM_SEND_QUEUE)

@@ -154,6 +154,8 @@ pub(crate) struct Delivery {
     demand: f64,
     pub(crate) viewer: Option<Viewer>,
     candidates: Vec<(i64, u16)>,
+    /// The last message did not have all that was due: what waits for longest comes first.
+    crowded: bool,
 }
 
 impl Delivery {
@@ -188,6 +190,7 @@ impl Delivery {
             demand: 0.0,
             viewer: None,
             candidates: Vec::new(),
+            crowded: false,
         };
         delivery.set_budget(rate);
         delivery
@@ -386,7 +389,7 @@ impl Delivery {
         if self.candidates.is_empty() && !self.upstream_due {
             return false;
         }
-        if self.candidates.len() > DATAGRAM / 16 {
+        if self.crowded {
             self.candidates.sort_unstable_by_key(|candidate| std::cmp::Reverse(candidate.0));
         }
         self.poses_number += 1;
@@ -394,19 +397,26 @@ impl Delivery {
         write_poses_head(number, self.upstream, out);
         let head = out.len();
         let mut entries = self.spare.pop().unwrap_or_default();
-        let mut left_out = 0;
+        let (mut left_out, mut full) = (0, false);
         for (_, place) in &self.candidates {
             let Some(subject) = subjects[usize::from(*place)].as_mut() else { continue };
             let pair = &mut self.pairs[usize::from(*place)];
-            let written = out.len() - start;
-            if written > head - start && (written + OVERHEAD > DATAGRAM - 64 || !self.budget.has_some()) {
+            if full || !entries.is_empty() && !self.budget.has_some() {
                 left_out += 1;
                 continue;
             }
             let before = out.len();
-            write_entry(now, pair, subject, &mut entries, *place, out);
+            let Some(written) = write_entry(now, pair, subject, out) else { continue };
+            if !entries.is_empty() && out.len() - start + OVERHEAD > DATAGRAM {
+                out.truncate(before);
+                (full, left_out) = (true, left_out + 1);
+                continue;
+            }
+            (pair.sent, pair.sent_at, subject.sent) = (Some(written), now, true);
+            entries.push((*place, written.0, written.1));
             self.budget.charge((out.len() - before) as f64);
         }
+        self.crowded = left_out > 0;
         let bytes = (out.len() - start + OVERHEAD) as f64;
         self.budget.charge((head - start + OVERHEAD) as f64);
         // What was left out would have been as long as what was sent.
@@ -424,15 +434,9 @@ impl Delivery {
     }
 }
 
-fn write_entry(
-    now: Time,
-    pair: &mut Pair,
-    subject: &mut Subject,
-    entries: &mut Vec<SentEntry>,
-    place: u16,
-    out: &mut Vec<u8>,
-) {
-    let Some((number, sample)) = subject.history.newest() else { return };
+/// Writes the subject's newest sample as far as the member needs it. Returns its number and the parts.
+fn write_entry(now: Time, pair: &Pair, subject: &Subject, out: &mut Vec<u8>) -> Option<(u16, u8)> {
+    let (number, sample) = subject.history.newest()?;
     let resting = now.saturating_since(subject.changed_at) >= REST;
     let parts = if resting { sample.parts } else { (pair.parts & sample.parts) | part::HEAD };
     let base = pair.acknowledged.and_then(|(known, known_parts)| {
@@ -443,7 +447,5 @@ fn write_entry(
     let head = EntryHead { subject: subject.id, number, base: base.map_or(0, |(back, _, _)| back), age };
     head.write(out);
     sample.write(parts, base.map(|(_, sample, parts)| (sample, parts)), out);
-    (pair.sent, pair.sent_at) = (Some((number, parts)), now);
-    entries.push((place, number, parts));
-    subject.sent = true;
+    Some((number, parts))
 }

@@ -206,7 +206,7 @@ impl World {
         let mut out = Vec::new();
         for _ in 0..10_000 {
             out.clear();
-            let Some((member, _)) = self.room.poll_transmit(self.now, &mut out) else { break };
+            let Some(member) = self.room.poll_transmit(self.now, &mut out) else { break };
             assert!(out.len() <= MAX_MESSAGE_BYTES.max(MAX_SNAPSHOT_BYTES), "{} bytes", out.len());
             self.send(|| To::Member(member), &out);
         }

@@ -37,13 +37,13 @@ mod state;
 
 pub use digest::Digest;
 pub use message::{
-    Join, MAX_CHECKPOINT_BYTES, MAX_EVENT_BYTES, MAX_MEMBERS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_OBJECTS,
+    Join, Lane, MAX_CHECKPOINT_BYTES, MAX_EVENT_BYTES, MAX_MEMBERS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_OBJECTS,
     MAX_SNAPSHOT_BYTES, MAX_UPSTREAM_BYTES, MAX_VOICE_BYTES, MessageError, ROOMS_VERSION, Reason, SeatKey,
     is_member_name, is_room_name, is_urgent, is_voice,
 };
 pub use pose::{Avatar, JOINTS_PER_HAND, NotAPose};
 pub use replica::{Replica, ReplicaEvent, Request, RequestError, Seen};
-pub use room::{CheckpointError, Counters, JoinError, Lane, Room, RoomConfig, RoomEvent, Traffic, usual_objects};
+pub use room::{CheckpointError, Counters, JoinError, Room, RoomConfig, RoomEvent, Traffic, usual_objects};
 pub use state::{Cause, Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role, RoomState};
 
 #[cfg(test)]

@@ -68,6 +68,23 @@ pub fn is_urgent(message: &[u8]) -> bool {
     }
 }
 
+/// How a message should rather be carried, where a carrier has both. Everything still agrees where it is carried the other way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Outdated by the next one: in a datagram.
+    Datagram,
+    /// Over a reliable stream, in order.
+    Stream,
+}
+
+impl Lane {
+    /// For a message of a member or of a room.
+    #[must_use]
+    pub fn of(message: &[u8]) -> Self {
+        if is_voice(message) || !is_urgent(message) { Self::Datagram } else { Self::Stream }
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Kind {
     Join = 1,

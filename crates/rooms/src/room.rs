@@ -69,15 +69,6 @@ pub fn usual_objects() -> Vec<(ObjectId, Pose)> {
     (0..OBJECTS).map(|number| (ObjectId(number + 1), place(number))).collect()
 }
 
-/// How a message should rather be carried. Everything still agrees where it is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// Outdated by the next one: in a datagram.
-    Datagram,
-    /// Over a reliable stream, in order.
-    Stream,
-}
-
 /// What happened in a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoomEvent {

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
-use nearlight_net::{EthernetListener, Listener};
+use nearlight_net::{EthernetListener, Listener, SessionKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -12,7 +12,7 @@ use crate::options::{IceServer, UnityOptions};
 use crate::rtc::Exchange;
 use crate::rtc::whep::{self, Whep};
 use crate::state::ServerState;
-use crate::{urs, websocket, webtransport};
+use crate::{rooms, urs, websocket, webtransport};
 
 /// A client's session, from its handshake to its end.
 pub(crate) type ClientSession = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -40,7 +40,12 @@ impl Entrances<'_> {
             let (state, listener, sessions) = (Arc::clone(state), Arc::clone(listener), sessions.clone());
             async move {
                 while let Some(connection) = listener.accept().await {
-                    let _ = sessions.send(Box::pin(webtransport::serve(Arc::clone(&state), connection))).await;
+                    let state = Arc::clone(&state);
+                    let session: ClientSession = match connection.kind() {
+                        SessionKind::Media => Box::pin(webtransport::serve(state, connection)),
+                        SessionKind::Room => Box::pin(rooms::webtransport::serve(state, sessions.clone(), connection)),
+                    };
+                    let _ = sessions.send(session).await;
                 }
             }
         });

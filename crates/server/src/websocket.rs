@@ -20,7 +20,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use nearlight_net::{Clock, Reservation, TcpSocket};
 use nearlight_session::{Sender, ServerEnd, Wake};
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, MAX_CONTROL_BYTES, ServerMessage};
+use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, MAX_CONTROL_BYTES, ROOMS_PATH, ServerMessage};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -77,10 +77,10 @@ type Serve = fn(Arc<ServerState>, Sessions, WebSocketClient) -> ClientSession;
 /// The routes; sessions are sent to `sessions`, to be run with the others.
 pub(crate) fn router(state: &Arc<ServerState>, sessions: &Sessions) -> Router {
     let media: Serve = |state, _, client| Box::pin(serve(state, client));
-    let member: Serve = |state, sessions, client| Box::pin(rooms::serve(state, sessions, client));
+    let member: Serve = |state, sessions, client| Box::pin(rooms::websocket::serve(state, sessions, client));
     let state = |serve| (Arc::clone(state), sessions.clone(), serve);
     let route = |path, serve| Router::new().route(path, get(open)).with_state(state(serve));
-    route(PATH, media).merge(route(rooms::PATH, member))
+    route(PATH, media).merge(route(ROOMS_PATH, member))
 }
 
 async fn open(
@@ -322,7 +322,7 @@ impl Carrier for WebSocketCarrier {
 
 /// Writes in a task of its own, so that cancellation cannot leave half a message on the socket. Returns the socket's end when there are no
 /// more messages, none if the socket broke.
-pub(crate) async fn write(
+async fn write(
     mut sink: SplitSink<WebSocket, Message>,
     mut messages: mpsc::Receiver<Message>,
 ) -> Option<SplitSink<WebSocket, Message>> {

@@ -22,12 +22,12 @@ const CONTROL_QUEUE: usize = 64;
 /// How long the last control message may take to leave, and then to be read.
 const GOODBYE_LIMIT: Duration = Duration::from_millis(50);
 /// Codes of the transport's close, next to the words in the reason.
-const CLOSE_NORMAL: u32 = 0;
+pub(crate) const CLOSE_NORMAL: u32 = 0;
 const CLOSE_REFUSED: u32 = 1;
 
 /// Challenges the client, checks its proof of the token and serves the client until it leaves.
 pub(crate) async fn serve(state: Arc<ServerState>, connection: Connection) {
-    let handshake = WebTransportHandshake { connection, control: None };
+    let handshake = WebTransportHandshake::new(connection);
     let Some(AcceptedClient { session, hello, proof, permit, handshake }) = receive(&state, handshake).await else {
         return;
     };
@@ -51,12 +51,19 @@ pub(crate) async fn serve(state: Arc<ServerState>, connection: Connection) {
     Box::new(task).run().await;
 }
 
-type Control = (ControlSender<ServerMessage>, ControlReceiver<ClientMessage>);
+pub(crate) type Control = (ControlSender<ServerMessage>, ControlReceiver<ClientMessage>);
 
-struct WebTransportHandshake {
-    connection: Connection,
+/// A session before its client is admitted, for media or for a room.
+pub(crate) struct WebTransportHandshake {
+    pub(crate) connection: Connection,
     /// Once the client has sent its hello.
-    control: Option<Control>,
+    pub(crate) control: Option<Control>,
+}
+
+impl WebTransportHandshake {
+    pub(crate) const fn new(connection: Connection) -> Self {
+        Self { connection, control: None }
+    }
 }
 
 impl Handshake for WebTransportHandshake {

@@ -1,7 +1,7 @@
 //! Synthetic crowds: members of rooms that move, meet and act together, and measure what they notice.
 //!
 //! A [`Synthetic`] member is a state machine without IO around [`nearlight_rooms::Replica`]: it decides where its body is and what it does
-//! next, from a [`Profile`] and a seed. [`live`] drives many of them by WebSocket to a server, [`virtual_time`] over the links of
+//! next, from a [`Profile`] and a seed. [`live`] drives many of them by WebSocket or WebTransport to a server, [`virtual_time`] over the links of
 //! `nearlight_link`. Both report by the same [`Summary`]; `docs/rooms.md` defines its figures.
 
 #![forbid(unsafe_code)]
@@ -19,6 +19,6 @@ pub mod virtual_time;
 pub use behaviour::Behaviour;
 pub use processor::own_time as own_processor_time;
 pub use profile::{Profile, ProfileError};
-pub use summary::{Naive, Quantiles, Summary};
+pub use summary::{Carrier, Naive, Quantiles, Summary};
 pub use synthetic::{Record, Setup, Synthetic};
 pub(crate) use tally::{RoomTally, Tally, Traffic};

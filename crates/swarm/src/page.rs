@@ -5,7 +5,7 @@ use nearlight_report::{Axis, Bar, Bars, Cell, Chart, Column, Document, Ecdfs, Pl
 use nearlight_report::statistics::Ecdf;
 
 use crate::tally::FLUENT;
-use crate::{Quantiles, Summary};
+use crate::{Carrier, Quantiles, Summary};
 
 const ALL: &str = "seen by all";
 const ONE: &str = "seen by one";
@@ -31,6 +31,7 @@ pub fn document(summary: &Summary, fact: &str) -> Document {
     let mut document = Document::new("A crowd in rooms", lead)
         .fact(if summary.virtual_time { "Path" } else { "Server" }, fact)
         .fact("Behaviours", behaviours.join(", "))
+        .fact("Carrier", summary.carrier.map_or("packets of the path", Carrier::name))
         .fact(
             "Length",
             format!("{:.0} s{}", summary.seconds, if summary.complete { "" } else { ", stopped before its end" }),
@@ -157,10 +158,10 @@ fn cost(summary: &Summary) -> Section {
         bars.push(("naive broadcast", naive.received_bytes_per_second));
     }
     let table = Table {
-        caption: "Messages without the headers of WebSocket, TCP and IP. The naive broadcast forwards every pose as JSON to everybody else in \
+        caption: "Messages without the headers of WebSocket, QUIC, TCP, UDP and IP. The naive broadcast forwards every pose as JSON to everybody else in \
                   the room."
             .to_owned(),
-        corner: "Carrier".to_owned(),
+        corner: "Poses by".to_owned(),
         columns,
         rows,
     };

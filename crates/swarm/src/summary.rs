@@ -8,6 +8,26 @@ use serde::Serialize;
 use crate::tally::{Delays, Tally};
 use crate::{Behaviour, Profile};
 
+/// What carries members' messages to a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Carrier {
+    #[default]
+    WebSocket,
+    /// Poses in datagrams, the rest on a stream.
+    WebTransport,
+}
+
+impl Carrier {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WebSocket => "WebSocket",
+            Self::WebTransport => "WebTransport",
+        }
+    }
+}
+
 /// Quantiles of a delay in milliseconds, within 1 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Quantiles {
@@ -56,6 +76,8 @@ pub struct Summary {
     pub complete: bool,
     /// True: over the lab's links, in virtual time.
     pub virtual_time: bool,
+    /// None in virtual time.
+    pub carrier: Option<Carrier>,
     /// The path in virtual time, each way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -83,6 +105,8 @@ pub struct Summary {
     pub received_bytes_per_second: f64,
     pub sent_bytes_per_second: f64,
     pub received_bytes_per_neighbour_per_second: f64,
+    /// Share of the received bytes that came in datagrams; none where there is no carrier, or nothing came.
+    pub datagram_share: Option<f64>,
     /// Processor time of this program as a share of one core.
     pub swarm_cores: Option<f64>,
     /// The server's, if its process was named.
@@ -105,6 +129,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) rooms: usize,
     pub(crate) members: usize,
     pub(crate) complete: bool,
+    pub(crate) carrier: Option<Carrier>,
     pub(crate) path: Option<String>,
     pub(crate) length: Span,
     pub(crate) swarm_cores: Option<f64>,
@@ -113,7 +138,7 @@ pub(crate) struct Facts<'a> {
 
 impl Summary {
     pub(crate) fn new(facts: Facts<'_>, tally: &Tally) -> Self {
-        let Facts { profile, rooms, members, complete, path, length, swarm_cores, server_cores } = facts;
+        let Facts { profile, rooms, members, complete, carrier, path, length, swarm_cores, server_cores } = facts;
         let per = |bytes: nearlight_units::Bytes, seconds: f64| {
             if seconds > 0.0 { bytes.get() as f64 / seconds } else { 0.0 }
         };
@@ -125,6 +150,7 @@ impl Summary {
             joined: tally.joined,
             complete,
             virtual_time: path.is_some(),
+            carrier,
             path,
             seconds: length.as_secs_f64(),
             actions: tally.asked,
@@ -145,6 +171,9 @@ impl Summary {
             received_bytes_per_second: per(tally.received, tally.member_seconds),
             sent_bytes_per_second: per(tally.sent, tally.member_seconds),
             received_bytes_per_neighbour_per_second: per(tally.received, tally.neighbour_seconds),
+            datagram_share: carrier
+                .filter(|_| tally.received > nearlight_units::Bytes::ZERO)
+                .map(|_| tally.received_in_datagrams.get() as f64 / tally.received.get() as f64),
             swarm_cores,
             server_cores,
             naive: None,

@@ -20,6 +20,7 @@ pub(crate) type Delays = nearlight_units::Buckets<7>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traffic {
     received: Bytes,
+    received_in_datagrams: Bytes,
     sent: Bytes,
     from: Option<Time>,
     until: Option<Time>,
@@ -42,6 +43,14 @@ impl Traffic {
     pub(crate) fn on_received(&mut self, bytes: usize) {
         if self.counts() {
             self.received += Bytes::new(bytes as u64);
+        }
+    }
+
+    /// What was received came in a datagram.
+    pub(crate) fn on_datagram(&mut self, bytes: usize) {
+        self.on_received(bytes);
+        if self.counts() {
+            self.received_in_datagrams += Bytes::new(bytes as u64);
         }
     }
 
@@ -120,6 +129,7 @@ pub(crate) struct Tally {
     /// Memberships that the room or the network ended before the run did, by their reasons.
     pub(crate) ended: BTreeMap<String, u64>,
     pub(crate) received: Bytes,
+    pub(crate) received_in_datagrams: Bytes,
     pub(crate) sent: Bytes,
     /// Seconds of all members together, and of each with each of its neighbours.
     pub(crate) member_seconds: f64,
@@ -200,6 +210,7 @@ impl RoomTally {
     pub(crate) fn on_traffic(&mut self, now: Time, traffic: Traffic) {
         let there = traffic.length(now);
         self.tally.received += traffic.received;
+        self.tally.received_in_datagrams += traffic.received_in_datagrams;
         self.tally.sent += traffic.sent;
         self.tally.member_seconds += there.as_secs_f64();
         self.tally.neighbour_seconds += there.as_secs_f64() * self.members.len().saturating_sub(1) as f64;
@@ -265,6 +276,7 @@ impl Tally {
         }
         self.stalled += other.stalled;
         self.received += other.received;
+        self.received_in_datagrams += other.received_in_datagrams;
         self.sent += other.sent;
         self.member_seconds += other.member_seconds;
         self.neighbour_seconds += other.neighbour_seconds;

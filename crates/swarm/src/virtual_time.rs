@@ -53,6 +53,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(usize, u64) -> bool) -> S
         rooms: done,
         members,
         complete: done == options.rooms,
+        carrier: None,
         path: Some(options.path.spec().to_string()),
         length: options.profile.length(),
         swarm_cores: None,
@@ -260,7 +261,7 @@ impl Simulation {
     /// Sends what the room has to say.
     fn drain(&mut self, now: Time) {
         self.out.clear();
-        while let Some((member, _)) = self.room.poll_transmit(now, &mut self.out) {
+        while let Some(member) = self.room.poll_transmit(now, &mut self.out) {
             if let Some(place) = self.places.get(&member).copied() {
                 self.clients[place].down.offer(now, &self.out);
                 self.schedule(place);

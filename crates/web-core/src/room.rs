@@ -1,6 +1,6 @@
 //! A member of a room in a browser: its replica of the room behind calls that JavaScript can make.
 
-use nearlight_rooms::{Avatar, Change, Join, MemberId, ObjectId, Replica, ReplicaEvent, Request, Role};
+use nearlight_rooms::{Avatar, Change, Join, Lane, MemberId, ObjectId, Replica, ReplicaEvent, Request, Role};
 use nearlight_units::Span;
 use nearlight_wire::{
     ClientMessage, DisplayKind, Hello, PROTOCOL_VERSION, Pose, RoomsWelcome, ServerMessage, write_control,
@@ -127,6 +127,12 @@ impl RoomMember {
     pub fn poll_transmit(&mut self, now: f64) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         self.replica.poll_transmit(time(now), &mut out).then_some(out)
+    }
+
+    /// Whether a message of this member's is outdated by the next one, so that it may be lost.
+    #[expect(clippy::unused_self, reason = "the page calls it on its member")]
+    pub fn may_be_lost(&self, bytes: &[u8]) -> bool {
+        Lane::of(bytes) == Lane::Datagram
     }
 
     /// When `poll_transmit` must be called even if nothing happens, or infinity.

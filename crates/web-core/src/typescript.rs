@@ -51,6 +51,11 @@ fn the_page_has_the_types_of_today() {
         "OBJECT_COLUMNS",
         &OBJECT_COLUMNS,
     );
+    module.constant(
+        "Of the longest message of a room.",
+        "MAX_ROOM_MESSAGE_BYTES",
+        &nearlight_rooms::MAX_SNAPSHOT_BYTES,
+    );
     module.declare::<RoomPerson<'_>>();
     module.declare::<RoomNews>();
     module.check("core.ts");

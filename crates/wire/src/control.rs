@@ -1,4 +1,4 @@
-//! The reliable stream: JSON messages, each preceded by its length as a 32-bit big-endian number.
+//! The reliable stream: messages, JSON but for those of rooms, each preceded by its length as a 32-bit big-endian number.
 
 use serde::{Deserialize, Serialize};
 
@@ -259,13 +259,19 @@ pub struct ControllerDescription {
 
 /// Serialises one message for the stream.
 pub fn write_control<M: Serialize>(message: &M) -> Vec<u8> {
-    let json = serde_json::to_vec(message).expect("control messages are plain data");
-    let mut bytes = (json.len() as u32).to_be_bytes().to_vec();
-    bytes.extend_from_slice(&json);
+    write_message(&serde_json::to_vec(message).expect("control messages are plain data"))
+}
+
+/// A message's bytes on the stream, behind their length.
+#[must_use]
+pub fn write_message(message: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(4 + message.len());
+    bytes.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(message);
     bytes
 }
 
-/// Cuts a byte stream into messages. Holds at most one message.
+/// Cuts a byte stream into messages. Holds at most one message, of which it stores no more than has arrived.
 #[derive(Debug, Default)]
 pub struct ControlReader {
     buffered: Vec<u8>,
@@ -281,13 +287,19 @@ impl ControlReader {
 
     /// The next complete message. After an error the stream cannot be read any further.
     pub fn poll<M: for<'de> Deserialize<'de>>(&mut self) -> Result<Option<M>, WireError> {
+        let Some(json) = self.poll_bytes(MAX_CONTROL_BYTES)? else { return Ok(None) };
+        serde_json::from_slice(&json).map(Some).map_err(|_| WireError::ControlSyntax)
+    }
+
+    /// The next complete message as it is, of at most `most` bytes. After an error the stream cannot be read any further.
+    pub fn poll_bytes(&mut self, most: usize) -> Result<Option<Vec<u8>>, WireError> {
         let Some(prefix) = self.buffered.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*prefix) as usize;
-        if length > MAX_CONTROL_BYTES {
+        if length > most {
             return Err(WireError::ControlTooLong(length));
         }
-        let Some(json) = self.buffered.get(4..4 + length) else { return Ok(None) };
-        let message = serde_json::from_slice(json).map_err(|_| WireError::ControlSyntax)?;
+        let Some(message) = self.buffered.get(4..4 + length) else { return Ok(None) };
+        let message = message.to_vec();
         self.buffered.drain(..4 + length);
         Ok(Some(message))
     }

@@ -36,7 +36,7 @@ pub use codec::{CodecKind, Reference, UnknownCodec};
 pub use control::{
     ClientMessage, ControlReader, ControllerDescription, DevicesDescription, DisplayKind, GamepadDescription, Hello,
     MAX_CONTROL_BYTES, RateStatus, RefusalReason, RoomsWelcome, ServerMessage, SoundDescription, StreamDescription,
-    UserRole, Welcome, write_control,
+    UserRole, Welcome, write_control, write_message,
 };
 pub use feedback::{Arrival, Feedback, MAX_FEEDBACK_PACKETS};
 pub use frame::{FrameHeader, MAX_FRAME_HEADER_BYTES};
@@ -64,6 +64,9 @@ pub const PROTOCOL_VERSION: u8 = 3;
 
 /// The application protocol's path in the WebTransport CONNECT request.
 pub const WEBTRANSPORT_PATH: &str = "/nearlight";
+
+/// The path at which rooms are joined, over WebTransport and over WebSockets.
+pub const ROOMS_PATH: &str = "/rooms";
 
 /// Why bytes were refused. All variants are the peer's fault; the receiver counts them and drops the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -508,6 +508,19 @@ fn control_messages_are_cut_out_of_the_stream() {
 }
 
 #[test]
+fn messages_of_rooms_follow_texts_on_the_same_stream() {
+    let goodbye = ServerMessage::Goodbye { message: "bye".into() };
+    let mut reader = ControlReader::default();
+    reader
+        .on_bytes(&[write_control(&goodbye), write_message(&[0x16, 0]), write_message(&[]), vec![0, 0, 0, 3]].concat());
+    assert_eq!(reader.poll(), Ok(Some(goodbye)));
+    assert_eq!(reader.poll_bytes(2), Ok(Some(vec![0x16, 0])));
+    assert_eq!(reader.poll_bytes(2), Ok(Some(Vec::new())));
+    assert_eq!(reader.poll_bytes(3), Ok(None));
+    assert_eq!(reader.poll_bytes(2), Err(WireError::ControlTooLong(3)), "before any of it has come");
+}
+
+#[test]
 fn probe_padding_says_nothing_of_frames() {
     let flags = SymbolFlags { key: false, retransmission: false, probe: true };
     let probe = SymbolHeader {

@@ -5,14 +5,15 @@ use nearlight_typescript::Module;
 use crate::{
     Base64, Bytes32, CodecKind, ControllerDescription, CursorShape, DevicesDescription, GamepadDescription, Hand,
     Haptics, HapticsTarget, MAX_CLIPBOARD_BYTES, MAX_CONTROLLERS, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES,
-    MAX_TOUCHES, MAX_UNRELIABLE_MESSAGE_BYTES, Pose, RateStatus, RefusalReason, ServerMessage, SoundDescription,
-    StreamDescription, UserRole, WEBTRANSPORT_PATH, Welcome,
+    MAX_TOUCHES, MAX_UNRELIABLE_MESSAGE_BYTES, Pose, ROOMS_PATH, RateStatus, RefusalReason, ServerMessage,
+    SoundDescription, StreamDescription, UserRole, WEBTRANSPORT_PATH, Welcome,
 };
 
 #[test]
 fn the_page_has_the_types_of_today() {
     let mut module = Module::default();
     module.constant("The path of WebTransport's CONNECT request.", "WEBTRANSPORT_PATH", &WEBTRANSPORT_PATH);
+    module.constant("The path at which rooms are joined.", "ROOMS_PATH", &ROOMS_PATH);
     module.constant("Hands by their codes.", "HANDS", &Hand::ALL);
     for (docs, name, value) in [
         ("Gamepads of a user, at most.", "MAX_GAMEPADS", MAX_GAMEPADS),

@@ -124,6 +124,9 @@ export const BODY_COLUMNS = ["member","hands"] as const;
 /** The numbers of an object in a room before its pose: `owner` is the member that holds it, or 0. */
 export const OBJECT_COLUMNS = ["object","owner"] as const;
 
+/** Of the longest message of a room. */
+export const MAX_ROOM_MESSAGE_BYTES = 524288 as const;
+
 /**
  * Somebody in the room.
  */

@@ -3,6 +3,9 @@
 /** The path of WebTransport's CONNECT request. */
 export const WEBTRANSPORT_PATH = "/nearlight" as const;
 
+/** The path at which rooms are joined. */
+export const ROOMS_PATH = "/rooms" as const;
+
 /** Hands by their codes. */
 export const HANDS = ["none","left","right"] as const;
 

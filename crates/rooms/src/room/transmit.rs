@@ -2,7 +2,7 @@
 
 use nearlight_units::{Bytes, Span, Time};
 
-use super::{INTEREST, Lane, Room, RoomConfig};
+use super::{INTEREST, Room, RoomConfig};
 use crate::message::{MAX_CHANGES, MAX_MESSAGE_BYTES, Reason, Receipt, Snapshot, write_changes_head, write_goodbye};
 use crate::pose::Sample;
 use crate::state::{MemberId, Revision};
@@ -59,22 +59,22 @@ impl Room {
     }
 
     /// Appends the next message to `out`, and says whom it is for. None: there is nothing to send at the moment.
-    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(MemberId, Lane)> {
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<MemberId> {
         if let Some((member, reason)) = self.farewells.pop_front() {
             write_goodbye(reason, out);
-            return Some((member, Lane::Stream));
+            return Some(member);
         }
         while let Some(place) = self.ready.front().copied() {
             let before = out.len();
-            let lane = self.write_next(now, place, out);
+            let has_written = self.write_next(now, place, out).is_some();
             let Some(seat) = &mut self.seats[place] else {
                 self.ready.pop_front();
                 continue;
             };
-            if let Some(lane) = lane {
+            if has_written {
                 seat.traffic.sent += Bytes::new((out.len() - before) as u64);
                 seat.traffic.sent_messages += 1;
-                return Some((seat.id, lane));
+                return Some(seat.id);
             }
             seat.ready = false;
             self.ready.pop_front();
@@ -82,8 +82,8 @@ impl Room {
         None
     }
 
-    /// What the member in this seat needs first.
-    fn write_next(&mut self, now: Time, place: usize, out: &mut Vec<u8>) -> Option<Lane> {
+    /// What the member in this seat needs first; none: nothing.
+    fn write_next(&mut self, now: Time, place: usize, out: &mut Vec<u8>) -> Option<()> {
         let newest = self.state.revision;
         let seat = self.seats[place].as_mut()?;
         let receipt =
@@ -96,7 +96,7 @@ impl Room {
             let seat = self.seats[place].as_mut()?;
             seat.delivery.on_snapshot_sent(now, newest);
             snapshot.write(out);
-            return Some(Lane::Stream);
+            return Some(());
         }
         let sent = seat.delivery.sent;
         if sent < newest || seat.delivery.receipt_due {
@@ -111,12 +111,10 @@ impl Room {
             write_changes_head(Revision(sent.0 + 1), receipt, count, out);
             self.log.iter().skip(first).take(count).for_each(|entry| out.extend_from_slice(entry));
             seat.delivery.on_sent(now, Revision(sent.0 + count as u64));
-            return Some(Lane::Stream);
+            return Some(());
         }
-        if std::mem::take(&mut seat.poses_due) && seat.delivery.write_poses(now, seat.id, &mut self.subjects, out) {
-            return Some(Lane::Datagram);
-        }
-        None
+        let is_due = std::mem::take(&mut seat.poses_due);
+        (is_due && seat.delivery.write_poses(now, seat.id, &mut self.subjects, out)).then_some(())
     }
 
     /// The newest sample of the subject in this place, if it is to be seen.

@@ -259,7 +259,7 @@ impl Shared {
                 out.clear();
             }
             self.room.on_timeout(self.now);
-            while let Some((to, _)) = self.room.poll_transmit(self.now, &mut out) {
+            while let Some(to) = self.room.poll_transmit(self.now, &mut out) {
                 assert_eq!(to, self.member, "nothing is sent to viewers");
                 self.replica.on_message(self.now, &out).expect("a message");
                 out.clear();

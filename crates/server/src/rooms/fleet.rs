@@ -11,7 +11,8 @@ use nearlight_rooms::{JoinError, RoomConfig, is_voice, usual_objects};
 use nearlight_units::Time;
 use tokio::sync::{mpsc, oneshot};
 
-use super::task::{ASK_TCP, BATCH, IDLE_CHECK, Peer};
+use super::peer::Peer;
+use super::task::{ASK_NETWORK, BATCH, IDLE_CHECK};
 use super::{Newcomer, ToRoom};
 use crate::state::ServerState;
 
@@ -32,7 +33,7 @@ pub(super) struct FleetTask {
     room: SharedRoom,
     connected: BTreeMap<Connection, Connected>,
     incoming: mpsc::Receiver<ToRoom>,
-    tcp_asked_at: Time,
+    network_asked_at: Time,
     idle_since: Time,
     /// Who owned the room when that was last logged, and its term.
     owner: Option<(String, u32)>,
@@ -48,7 +49,7 @@ impl FleetTask {
         let now = state.clock.now();
         let room = SharedRoom::new(now, fleet.me().clone(), RoomConfig::default(), usual_objects());
         let connected = BTreeMap::new();
-        Self { state, name, room, connected, incoming, tcp_asked_at: now, idle_since: now, owner: None }
+        Self { state, name, room, connected, incoming, network_asked_at: now, idle_since: now, owner: None }
     }
 
     /// Until the room has been of no use here for long enough, or the server closes.
@@ -116,8 +117,8 @@ impl FleetTask {
     fn on_message(&mut self, now: Time, message: ToRoom) {
         match message {
             ToRoom::Join(newcomer) => {
-                let Newcomer { connection, join, tcp, outgoing, answer } = *newcomer;
-                let peer = Peer::new(connection, outgoing, tcp);
+                let Newcomer { connection, join, outgoing, answer } = *newcomer;
+                let peer = Peer::new(connection, outgoing);
                 self.connected.insert(connection, Connected { peer, answer: Some(answer) });
                 self.room.on_join(now, connection, join);
             }
@@ -140,9 +141,9 @@ impl FleetTask {
 
     /// Whether members take messages again, and what their networks carry.
     fn look_at_peers(&mut self, now: Time) {
-        let asks = now - self.tcp_asked_at >= ASK_TCP;
+        let asks = now - self.network_asked_at >= ASK_NETWORK;
         if asks {
-            self.tcp_asked_at = now;
+            self.network_asked_at = now;
         }
         for (connection, Connected { peer, .. }) in &mut self.connected {
             if peer.unblocks() {
@@ -171,7 +172,7 @@ impl FleetTask {
                         self.room.set_blocked(now, connection, true);
                     }
                 }
-                // Its socket closes with its queue.
+                // Its connection closes with its queue.
                 ToMember::Ended => drop(self.connected.remove(&connection)),
             }
         }

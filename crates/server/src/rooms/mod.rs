@@ -1,12 +1,16 @@
-//! Rooms by WebSocket on the page's own port: admission, and the directory of the rooms that are open.
+//! Rooms, whose members come by WebSocket or WebTransport on the page's own port: admission, and the directory of the rooms that are open.
 //!
-//! A member's task ([`member`]) moves messages between its socket and its room's task ([`task`]), which alone drives the room.
+//! A member's task ([`member`]) moves messages between its connection ([`websocket`], [`webtransport`]) and its room's task ([`task`]), which
+//! alone drives the room and sends through its own end of the connection ([`peer`]).
 //! Decisions are made in [`nearlight_rooms`], and for rooms that several servers share in [`nearlight_fleet`], whose task is another
 //! ([`fleet`]).
 
 mod fleet;
 mod member;
+mod peer;
 mod task;
+pub(crate) mod websocket;
+pub(crate) mod webtransport;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +18,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nearlight_fleet::Connection;
 use nearlight_nats::Carrier;
-use nearlight_net::TcpSocket;
 use nearlight_rooms::{Join, JoinError, NotAPose, ObjectId, Room, RoomConfig, usual_objects};
 use nearlight_units::{Span, Time};
 use nearlight_wire::Pose;
@@ -23,9 +26,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::state::ServerState;
 use crate::transports::Sessions;
 use fleet::FleetTask;
+use peer::Outgoing;
 use task::RoomTask;
-
-pub(crate) use member::{PATH, serve};
 
 /// The room that is open as long as the server is, and keeps its objects when nobody is there.
 const DEFAULT_ROOM: &str = "main";
@@ -34,7 +36,7 @@ const MAX_ROOMS: usize = 256;
 /// Another room is closed, and its objects return to where they began, when nobody has been there for so long: longer than a member needs to
 /// come back over another network.
 const EMPTY_LIMIT: Span = Span::from_secs(60);
-/// Messages that wait for a room's task; beyond that its members' sockets are not read.
+/// Messages that wait for a room's task; beyond that its members' connections are not read.
 const WAITING: usize = 1_024;
 
 /// A room that its task and, if it is the demonstration's world, the studio take turns with. The lock is never held while waiting.
@@ -82,7 +84,7 @@ enum ToRoom {
         connection: Connection,
         bytes: bytes::Bytes,
     },
-    /// Its socket has closed, or (`lost`) broke.
+    /// Its connection has closed, or (`lost`) broke.
     Left {
         connection: Connection,
         lost: bool,
@@ -93,10 +95,8 @@ enum ToRoom {
 struct Newcomer {
     connection: Connection,
     join: Join,
-    /// None if the system provides no information on it.
-    tcp: Option<TcpSocket>,
-    /// To its socket. The room drops it when the membership ends.
-    outgoing: mpsc::Sender<axum::extract::ws::Message>,
+    /// The room drops it when the membership ends.
+    outgoing: Outgoing,
     answer: oneshot::Sender<Result<(), JoinError>>,
 }
 

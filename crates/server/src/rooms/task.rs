@@ -3,73 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::ws::Message;
 use nearlight_fleet::Connection;
-use nearlight_net::{Alarm, TcpSocket};
+use nearlight_net::Alarm;
 use nearlight_rooms::{JoinError, MemberId, Room, RoomEvent};
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Span, Time};
 use tokio::sync::mpsc;
 
+use super::peer::Peer;
 use super::{DEFAULT_ROOM, EMPTY_LIMIT, Newcomer, SharedRoom, ToRoom};
 use crate::state::ServerState;
 
 /// Messages that are taken at once: what arrived together is answered together.
 pub(super) const BATCH: usize = 256;
-/// TCP's state is read this often: as often as the room decides what a member needs to see.
-pub(super) const ASK_TCP: Span = Span::from_millis(200);
+/// The state of members' networks is read this often: as often as the room decides what a member needs to see.
+pub(super) const ASK_NETWORK: Span = Span::from_millis(200);
 /// With nobody there, the room checks this often whether it should close.
 pub(super) const IDLE_CHECK: Span = Span::from_secs(10);
-
-/// Places in a member's queue that voices leave to the room's own messages.
-const KEPT_FROM_VOICES: usize = 4;
-
-/// A member's end of its socket.
-pub(super) struct Peer {
-    connection: Connection,
-    outgoing: mpsc::Sender<Message>,
-    tcp: Option<TcpSocket>,
-    /// It did not take a message that was due.
-    pub(super) blocked: bool,
-}
-
-impl Peer {
-    pub(super) const fn new(connection: Connection, outgoing: mpsc::Sender<Message>, tcp: Option<TcpSocket>) -> Self {
-        Self { connection, outgoing, tcp, blocked: false }
-    }
-
-    /// Sends it a message. One for a full queue is lost, which the room makes good when the member takes messages again.
-    pub(super) fn send(&mut self, bytes: &[u8]) {
-        let message = Message::Binary(axum::body::Bytes::copy_from_slice(bytes));
-        self.blocked |= self.outgoing.try_send(message).is_err() || self.outgoing.capacity() == 0;
-    }
-
-    /// Sends it what somebody says, unless it takes too little at the moment.
-    pub(super) fn send_voice(&self, bytes: &[u8]) {
-        if self.outgoing.capacity() > KEPT_FROM_VOICES {
-            let _ = self.outgoing.try_send(Message::Binary(axum::body::Bytes::copy_from_slice(bytes)));
-        }
-    }
-
-    /// It takes messages again, for the first time since it did not.
-    pub(super) fn unblocks(&mut self) -> bool {
-        let unblocks = self.blocked && self.outgoing.capacity() > 0;
-        self.blocked &= !unblocks;
-        unblocks
-    }
-
-    /// What its network carries, and its round trip, if the kernel knows.
-    pub(super) fn network(&mut self) -> Option<(Bitrate, Span)> {
-        match self.tcp.as_ref()?.info() {
-            Ok(info) => info.rate_limit().map(|rate| (rate, info.round_trip)),
-            // It has closed, which its own task notices, or the system provides no information.
-            Err(error) => {
-                tracing::debug!(%error, "nothing is known of a member's TCP");
-                self.tcp = None;
-                None
-            }
-        }
-    }
-}
 
 pub(super) struct RoomTask {
     state: Arc<ServerState>,
@@ -81,7 +30,7 @@ pub(super) struct RoomTask {
     members: BTreeMap<Connection, MemberId>,
     incoming: mpsc::Receiver<ToRoom>,
     out: Vec<u8>,
-    tcp_asked_at: Time,
+    network_asked_at: Time,
     empty_since: Time,
 }
 
@@ -101,7 +50,7 @@ impl RoomTask {
             members,
             incoming,
             out: Vec::new(),
-            tcp_asked_at: now,
+            network_asked_at: now,
             empty_since: now,
         }
     }
@@ -171,12 +120,12 @@ impl RoomTask {
     }
 
     fn on_newcomer(&mut self, now: Time, room: &mut Room, newcomer: Newcomer) {
-        let Newcomer { connection, join, tcp, outgoing, answer } = newcomer;
+        let Newcomer { connection, join, outgoing, answer } = newcomer;
         let joined = room.on_join(now, &join, room.grantable(join.role));
         if let Ok(member) = joined {
             self.members.insert(connection, member);
             // Its former connection is of no use.
-            if let Some(former) = self.peers.insert(member, Peer::new(connection, outgoing, tcp)) {
+            if let Some(former) = self.peers.insert(member, Peer::new(connection, outgoing)) {
                 self.members.remove(&former.connection);
             }
             if self.is_world {
@@ -193,9 +142,9 @@ impl RoomTask {
 
     /// Whether members take messages again, and what their networks carry.
     fn look_at_peers(&mut self, now: Time, room: &mut Room) {
-        let asks = now - self.tcp_asked_at >= ASK_TCP;
+        let asks = now - self.network_asked_at >= ASK_NETWORK;
         if asks {
-            self.tcp_asked_at = now;
+            self.network_asked_at = now;
         }
         for (member, peer) in &mut self.peers {
             if peer.unblocks() {
@@ -214,7 +163,7 @@ impl RoomTask {
             out.clear();
             // Locked for each message anew, so that the studio has its turn between two of them.
             let mut room = shared.lock();
-            let Some((member, _)) = room.poll_transmit(now, out) else { break };
+            let Some(member) = room.poll_transmit(now, out) else { break };
             if let Some(peer) = peers.get_mut(&member) {
                 peer.send(out);
                 if peer.blocked {

@@ -1,6 +1,7 @@
 //! The demonstration's world as a room, with one client that is rendered for and one that speaks the rooms' own protocol, both in memory.
 
-use axum::extract::ws::Message;
+mod carriers;
+
 use nearlight_net::Clock;
 use nearlight_rooms::{Avatar, MemberId, Replica, Request, Role};
 use nearlight_scene::{Backend, Conversion, OpenOptions, START, SourceKind, open};
@@ -8,6 +9,7 @@ use nearlight_session::{DeviceInput, Presence};
 use nearlight_sound::{BLOCK_FRAMES, SoundDecoder, SoundEncoder};
 use nearlight_wire::{Fov, Key, Pointer, View};
 
+use super::peer::{Delivered, Network};
 use super::*;
 use crate::session::tests::{Client, Server, bounds};
 
@@ -22,7 +24,9 @@ struct Visitor {
     clock: Clock,
     room: mpsc::Sender<ToRoom>,
     connection: Connection,
-    incoming: mpsc::Receiver<Message>,
+    incoming: mpsc::Receiver<bytes::Bytes>,
+    /// Ready when its membership has ended.
+    _ended: oneshot::Receiver<std::convert::Infallible>,
     replica: Replica,
 }
 
@@ -41,13 +45,14 @@ impl Visitor {
         let clock = server.state.clock;
         let room = enter(&server.state, &sessions, name).await.expect("it is open");
         let join = Join { room: name.into(), role: Role::Guest, name: "Ada".into(), colour: [255, 120, 0], key: None };
-        let (outgoing, incoming) = mpsc::channel(16);
+        let (outgoing, Delivered { stream: incoming, ended }) = Outgoing::new(Network::Tcp(None));
         let (answer, answered) = oneshot::channel();
         let connection = server.state.rooms.new_connection();
-        let newcomer = Newcomer { connection, join, tcp: None, outgoing, answer };
+        let newcomer = Newcomer { connection, join, outgoing, answer };
         assert!(room.send(ToRoom::Join(Box::new(newcomer))).await.is_ok(), "the room runs");
         answered.await.expect("an answer").expect("a place");
-        Self { clock, room, connection, incoming, replica: Replica::new(clock.now(), Span::from_millis(50)) }
+        let replica = Replica::new(clock.now(), Span::from_millis(50));
+        Self { clock, room, connection, incoming, _ended: ended, replica }
     }
 
     /// Nobody before the room has said so.
@@ -67,7 +72,7 @@ impl Visitor {
         }
         let soon = std::time::Duration::from_millis(20);
         if let Ok(message) = tokio::time::timeout(soon, self.incoming.recv()).await {
-            let Some(Message::Binary(bytes)) = message else { panic!("{message:?}") };
+            let bytes = message.expect("the membership lasts");
             self.replica.on_message(self.clock.now(), &bytes).expect("a message of the room's");
         }
     }
@@ -243,8 +248,7 @@ impl Visitor {
             let _ = self.room.try_send(ToRoom::Message { connection: self.connection, bytes });
         }
         let mut voices = Vec::new();
-        while let Ok(message) = self.incoming.try_recv() {
-            let Message::Binary(bytes) = message else { panic!("{message:?}") };
+        while let Ok(bytes) = self.incoming.try_recv() {
             if nearlight_rooms::is_voice(&bytes) {
                 voices.push(bytes.slice(1..));
             } else {

@@ -1,28 +1,66 @@
-//! A member's way into a room: WebSocket, challenge, proof, welcome, join.
+//! A member's way into a room over either carrier: challenge, proof, welcome, join, and then the room's messages.
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
-use nearlight_net::{ClientStream, ConnectOptions, Link, Trust, connect_page, nonce};
-use nearlight_rooms::MAX_SNAPSHOT_BYTES;
+use nearlight_net::{
+    ClientStream, Clock, CloseReason, ConnectOptions, Connection, ControlReceiver, ControlSender, Link, NetError,
+    Received, SessionKind, Trust, connect, connect_page, nonce,
+};
+use nearlight_rooms::{Join, Lane, MAX_SNAPSHOT_BYTES};
+use nearlight_units::Span;
 use nearlight_wire::{
-    Binding, Bytes32, ClientMessage, DisplayKind, Hello, PROTOCOL_VERSION, Role, RoomsWelcome, ServerMessage,
-    TokenProof,
+    Binding, Bytes32, ClientMessage, DisplayKind, Hello, MAX_CONTROL_BYTES, PROTOCOL_VERSION, ROOMS_PATH, Role,
+    RoomsWelcome, ServerMessage, TokenProof,
 };
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use super::SwarmError;
-use crate::Setup;
-
-pub(super) type Socket = WebSocketStream<ClientStream>;
+use crate::Carrier;
 
 /// How long a server may take to answer during the handshake. A server that admits many at once takes longer than one member needs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Read at a time. The library clears as much before each read, 128 KiB by default, and messages are short.
 const READ_BUFFER: usize = 4 << 10;
+
+/// How a text on the stream begins; no version of a room's messages does.
+const TEXT: u8 = b'{';
+
+/// The server's code for a session that it refuses (docs/wire.md, "Transport").
+const CLOSE_REFUSED: u32 = 1;
+
+/// Why a member's connection has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The room ended the membership, or said what cannot be read.
+    Ended(String),
+    /// The carrier did.
+    Lost(String),
+}
+
+/// A message of the room's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    pub bytes: Bytes,
+    pub in_datagram: bool,
+}
+
+/// The connection of a member that has asked to join.
+pub enum MemberConnection {
+    WebSocket(Box<WebSocketStream<ClientStream>>),
+    WebTransport(Box<Session>),
+}
+
+/// A session over WebTransport.
+pub struct Session {
+    connection: Connection,
+    to: ControlSender<ClientMessage>,
+    from: ControlReceiver<ServerMessage>,
+}
 
 /// Every message is handed to the kernel at once; a room's longest message fits.
 pub(super) fn config() -> WebSocketConfig {
@@ -33,10 +71,100 @@ pub(super) fn config() -> WebSocketConfig {
         .max_frame_size(Some(MAX_SNAPSHOT_BYTES))
 }
 
-pub(super) async fn open(link: &Link, trust: &Trust, setup: &Setup) -> Result<Socket, SwarmError> {
-    let token = link.token.as_ref().ok_or(SwarmError::NoToken)?;
-    let stream = connect_page(&ConnectOptions::new(link, trust.clone()), link.secure).await?;
-    let url = format!("{}://{}/rooms", if link.secure { "wss" } else { "ws" }, link.authority());
+impl MemberConnection {
+    /// Opens a connection, on which both ends prove the link's token, and asks to join.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, refuses, or does not know the token.
+    pub async fn open(link: &Link, carrier: Carrier, join: &Join, clock: Clock) -> Result<Self, SwarmError> {
+        let token = link.token.as_ref().ok_or(SwarmError::NoToken)?;
+        let trust = link.certificate.map_or(Trust::Roots, Trust::Certificate);
+        let options = ConnectOptions::new(link, trust);
+        match carrier {
+            Carrier::WebSocket => open_websocket(link, &options, token, join).await,
+            Carrier::WebTransport => open_webtransport(options, token, join, clock).await,
+        }
+    }
+
+    /// The next message of the room's. The future is cancel-safe.
+    ///
+    /// # Errors
+    /// If there are no more.
+    pub async fn recv(&mut self) -> Result<Heard, Broken> {
+        match self {
+            Self::WebSocket(socket) => loop {
+                match socket.next().await {
+                    Some(Ok(Message::Binary(bytes))) => return Ok(Heard { bytes, in_datagram: false }),
+                    Some(Ok(Message::Text(text))) => return Err(Broken::Ended(words(&text))),
+                    Some(Ok(Message::Close(_))) | None => {
+                        return Err(Broken::Lost("the server closed the socket".into()));
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return Err(Broken::Lost(error.to_string())),
+                }
+            },
+            Self::WebTransport(session) => {
+                let Session { connection, from, .. } = &mut **session;
+                tokio::select! {
+                    datagram = connection.recv_datagram() => match datagram {
+                        Ok(Received { datagram, .. }) => Ok(Heard { bytes: datagram, in_datagram: true }),
+                        Err(reason) => Err(Broken::Lost(reason.to_string())),
+                    },
+                    message = from.recv_bytes(MAX_SNAPSHOT_BYTES) => match message {
+                        Ok(text) if text.first() == Some(&TEXT) => Err(Broken::Ended(words(&String::from_utf8_lossy(&text)))),
+                        Ok(bytes) => Ok(Heard { bytes: bytes.into(), in_datagram: false }),
+                        Err(error) => Err(Broken::Lost(error.to_string())),
+                    },
+                }
+            }
+        }
+    }
+
+    /// Hands the member's messages to the transport.
+    ///
+    /// # Errors
+    /// If the connection has broken.
+    pub async fn send(&mut self, messages: Vec<Vec<u8>>) -> Result<(), String> {
+        match self {
+            Self::WebSocket(socket) => {
+                let some = !messages.is_empty();
+                for message in messages {
+                    socket.feed(Message::Binary(message.into())).await.map_err(|error| error.to_string())?;
+                }
+                if some { socket.flush().await.map_err(|error| error.to_string()) } else { Ok(()) }
+            }
+            Self::WebTransport(session) => {
+                let Session { connection, to, .. } = &mut **session;
+                for message in messages {
+                    if Lane::of(&message) == Lane::Datagram && message.len() <= connection.max_datagram_size() {
+                        // What is lost here is as what the network loses.
+                        let _ = connection.send_datagram(message.into());
+                    } else {
+                        to.send_bytes(&message).await.map_err(|error| error.to_string())?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Leaves the room.
+    pub async fn close(&mut self) {
+        match self {
+            Self::WebSocket(socket) => drop(socket.as_mut().close(None).await),
+            Self::WebTransport(session) => session.connection.finish(0, "").await,
+        }
+    }
+}
+
+async fn open_websocket(
+    link: &Link,
+    options: &ConnectOptions,
+    token: &str,
+    join: &Join,
+) -> Result<MemberConnection, SwarmError> {
+    let stream = connect_page(options, link.secure).await?;
+    let url = format!("{}://{}{ROOMS_PATH}", if link.secure { "wss" } else { "ws" }, link.authority());
     let broken = |error: tokio_tungstenite::tungstenite::Error| SwarmError::Broken(error.to_string());
     let opened = tokio_tungstenite::client_async_with_config(url, stream, Some(config()));
     let (mut socket, _) = in_time(opened).await?.map_err(broken)?;
@@ -44,7 +172,38 @@ pub(super) async fn open(link: &Link, trust: &Trust, setup: &Setup) -> Result<So
         return Err(SwarmError::Broken("its first message is no challenge".into()));
     };
     let (binding, proof) = prove(link, token, server_nonce)?;
-    let hello = ClientMessage::Hello(Hello {
+    let hello = serde_json::to_string(&hello(proof)).expect("a hello is plain data");
+    socket.send(Message::Text(hello.into())).await.map_err(broken)?;
+    check_welcome(&answer(&mut socket).await?, &binding, token)?;
+    socket.send(Message::Binary(join.to_bytes().into())).await.map_err(broken)?;
+    Ok(MemberConnection::WebSocket(Box::new(socket)))
+}
+
+async fn open_webtransport(
+    options: ConnectOptions,
+    token: &str,
+    join: &Join,
+    clock: Clock,
+) -> Result<MemberConnection, SwarmError> {
+    let time_limit = Span::from_secs_f64(ANSWER_LIMIT.as_secs_f64());
+    let connection = connect(&ConnectOptions { kind: SessionKind::Room, time_limit, ..options }, clock).await?;
+    connection.set_congestion_control();
+    let ended = |error: NetError| match error {
+        NetError::Closed(CloseReason::Peer { code: CLOSE_REFUSED, reason }) => SwarmError::Refused(reason),
+        error => error.into(),
+    };
+    let (mut to, mut from) = connection.open_control().await?;
+    let binding = connection.exporter();
+    let hello = hello(TokenProof::Exporter { mac: binding.prove(token, Role::Client) });
+    to.send(&hello).await.map_err(ended)?;
+    let text = in_time(from.recv_bytes(MAX_CONTROL_BYTES)).await?.map_err(ended)?;
+    check_welcome(&String::from_utf8_lossy(&text), &binding, token)?;
+    to.send_bytes(&join.to_bytes()).await.map_err(ended)?;
+    Ok(MemberConnection::WebTransport(Box::new(Session { connection, to, from })))
+}
+
+fn hello(proof: TokenProof) -> ClientMessage {
+    ClientMessage::Hello(Hello {
         protocol: PROTOCOL_VERSION,
         proof: Some(proof),
         client: concat!("nearlight swarm ", env!("CARGO_PKG_VERSION")).into(),
@@ -55,19 +214,7 @@ pub(super) async fn open(link: &Link, trust: &Trust, setup: &Setup) -> Result<So
         clipboard: false,
         marker: false,
         name: None,
-    });
-    let hello = serde_json::to_string(&hello).expect("a hello is plain data");
-    socket.send(Message::Text(hello.into())).await.map_err(broken)?;
-    let text = answer(&mut socket).await?;
-    let Ok(welcome) = serde_json::from_str::<RoomsWelcome>(&text) else {
-        return Err(refused(parse(&text)?));
-    };
-    if !binding.verify(token, Role::Server, &welcome.proof) {
-        return Err(SwarmError::Impostor);
-    }
-    let join = crate::synthetic::join(setup).to_bytes();
-    socket.send(Message::Binary(join.into())).await.map_err(broken)?;
-    Ok(socket)
+    })
 }
 
 async fn in_time<T>(answer: impl Future<Output = T>) -> Result<T, SwarmError> {
@@ -76,7 +223,7 @@ async fn in_time<T>(answer: impl Future<Output = T>) -> Result<T, SwarmError> {
 }
 
 /// The next text message.
-async fn answer(socket: &mut Socket) -> Result<String, SwarmError> {
+async fn answer(socket: &mut WebSocketStream<ClientStream>) -> Result<String, SwarmError> {
     loop {
         match in_time(socket.next()).await? {
             Some(Ok(Message::Text(text))) => return Ok(text.as_str().to_owned()),
@@ -91,11 +238,25 @@ fn parse(text: &str) -> Result<ServerMessage, SwarmError> {
     serde_json::from_str(text).map_err(|_| SwarmError::Broken("its answer is no message of the protocol".into()))
 }
 
+/// The answer to the hello: with the server's own proof, or why it refuses.
+fn check_welcome(text: &str, binding: &Binding, token: &str) -> Result<(), SwarmError> {
+    match serde_json::from_str::<RoomsWelcome>(text) {
+        Ok(welcome) if binding.verify(token, Role::Server, &welcome.proof) => Ok(()),
+        Ok(_) => Err(SwarmError::Impostor),
+        Err(_) => Err(refused(parse(text)?)),
+    }
+}
+
 fn refused(message: ServerMessage) -> SwarmError {
     match message {
         ServerMessage::Refused { message, .. } | ServerMessage::Goodbye { message } => SwarmError::Refused(message),
         _ => SwarmError::Broken("its answer to the hello is neither a welcome nor a refusal".into()),
     }
+}
+
+/// Why there is a text in place of the room's first message.
+fn words(text: &str) -> String {
+    parse(text).map_or_else(|error| error.to_string(), |message| refused(message).to_string())
 }
 
 /// As the page proves the token over a WebSocket: by the certificate that the link names, if it names one.

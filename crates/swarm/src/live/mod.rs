@@ -1,4 +1,4 @@
-//! A crowd by WebSocket to a server, each member a task of its own.
+//! A crowd by WebSocket or WebTransport to a server, each member a task of its own.
 
 mod connection;
 mod naive;
@@ -6,18 +6,16 @@ mod naive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::{SinkExt as _, StreamExt as _};
-use nearlight_net::{Clock, Link, NetError, Trust, nonce};
+use nearlight_net::{Clock, Link, NetError, nonce};
 use nearlight_rooms::{Revision, SeatKey};
 use nearlight_units::{Span, Time};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_tungstenite::tungstenite::Message;
 
 use crate::processor::{own_time, time_of_process};
 use crate::summary::{Facts, Quantiles};
-use crate::{Profile, Record, RoomTally, Setup, Summary, Synthetic, Tally, Traffic};
-use connection::Socket;
+use crate::{Carrier, Profile, Record, RoomTally, Setup, Summary, Synthetic, Tally, Traffic, synthetic};
+pub use connection::{Broken, Heard, MemberConnection};
 
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -38,6 +36,7 @@ pub struct Options {
     pub profile: Arc<Profile>,
     /// Of servers that share their rooms, among which members spread; one or more. A member whose server is gone goes to the next one.
     pub links: Vec<Link>,
+    pub carrier: Carrier,
     pub members: usize,
     pub rooms: usize,
     /// Of the first room; the others have numbers after it.
@@ -137,7 +136,7 @@ pub async fn run(
     let own = |room: usize| (room..options.members).step_by(options.rooms).count();
     let rooms = (0..options.rooms).map(|room| Mutex::new(RoomTally::new(own(room)))).collect();
     let gathered_at = began + profile.ramp();
-    let server_process = options.server_process;
+    let (server_process, carrier) = (options.server_process, options.carrier);
     let shared = Arc::new(Shared { clock, options, phase, rooms, gathered_at, failure: Mutex::default() });
     let mut members = JoinSet::new();
     for number in 0..shared.options.members {
@@ -208,6 +207,7 @@ pub async fn run(
         rooms: options.rooms,
         members: options.members,
         complete,
+        carrier: Some(carrier),
         path: None,
         length,
         swarm_cores,
@@ -243,14 +243,14 @@ async fn member(shared: Arc<Shared>, number: usize, began: Time) {
         _ = phase.wait_for(|phase| *phase != Phase::Active) => return,
     }
     let joins_at = shared.clock.now();
-    let ended = match connect(&links[number % links.len()], &setup).await {
-        Ok(socket) => {
+    let ended = match connect(&shared, &links[number % links.len()], &setup).await {
+        Ok(connection) => {
             let synthetic = Synthetic::new(shared.clock.now(), &setup);
             let traffic = Traffic::default();
             let compared = false;
             let driver =
                 Driver { shared: &shared, setup: &setup, room: own, place, joins_at, synthetic, traffic, compared };
-            driver.stay(socket).await
+            driver.stay(connection).await
         }
         Err(error) => {
             let words = error.to_string();
@@ -269,17 +269,8 @@ fn key() -> SeatKey {
     SeatKey(std::array::from_fn(|place| nonce[place]))
 }
 
-async fn connect(link: &Link, setup: &Setup) -> Result<Socket, SwarmError> {
-    let trust = link.certificate.map_or(Trust::Roots, Trust::Certificate);
-    connection::open(link, &trust, setup).await
-}
-
-/// Why a connection ended before the run did.
-enum Broken {
-    /// The room ended the membership, or said what cannot be read.
-    Ended(String),
-    /// The carrier did.
-    Lost(String),
+async fn connect(shared: &Shared, link: &Link, setup: &Setup) -> Result<MemberConnection, SwarmError> {
+    MemberConnection::open(link, shared.options.carrier, &synthetic::join(setup), shared.clock).await
 }
 
 struct Driver<'a> {
@@ -296,15 +287,15 @@ struct Driver<'a> {
 impl Driver<'_> {
     /// Until the end of the run, over one connection after the other if there are several servers. The error: at which revision and why the
     /// membership ended before.
-    async fn stay(mut self, mut socket: Socket) -> Result<(), (Revision, String)> {
+    async fn stay(mut self, mut connection: MemberConnection) -> Result<(), (Revision, String)> {
         let mut lost_at = None;
         loop {
-            match self.run(&mut socket, lost_at).await {
+            match self.run(&mut connection, lost_at).await {
                 Ok(()) => return Ok(()),
                 Err(Broken::Lost(words)) if self.setup.key.is_some() => {
                     let at = self.shared.clock.now();
                     tracing::debug!(number = self.setup.number, words, "a member looks for another server");
-                    socket = self.find_another(at).await.ok_or_else(|| (self.synthetic.revision(), words))?;
+                    connection = self.find_another(at).await.ok_or_else(|| (self.synthetic.revision(), words))?;
                     self.synthetic.on_connected();
                     lost_at = Some(at);
                 }
@@ -314,13 +305,13 @@ impl Driver<'_> {
     }
 
     /// The next server that takes the member.
-    async fn find_another(&self, since: Time) -> Option<Socket> {
+    async fn find_another(&self, since: Time) -> Option<MemberConnection> {
         let links = &self.shared.options.links;
         let mut place = self.setup.number;
         while self.shared.clock.now() - since < MOVING_LIMIT {
             place += 1;
-            if let Ok(socket) = connect(&links[place % links.len()], self.setup).await {
-                return Some(socket);
+            if let Ok(connection) = connect(self.shared, &links[place % links.len()], self.setup).await {
+                return Some(connection);
             }
             if place.is_multiple_of(links.len()) {
                 tokio::time::sleep(MOVING_PAUSE).await;
@@ -329,14 +320,14 @@ impl Driver<'_> {
         None
     }
 
-    async fn run(&mut self, socket: &mut Socket, mut lost_at: Option<Time>) -> Result<(), Broken> {
+    async fn run(&mut self, connection: &mut MemberConnection, mut lost_at: Option<Time>) -> Result<(), Broken> {
         let mut phase = self.shared.phase.clone();
         loop {
-            self.drain(socket).await.map_err(Broken::Lost)?;
+            self.drain(connection).await.map_err(Broken::Lost)?;
             let due = self.synthetic.poll_timeout().unwrap_or_else(|| self.shared.clock.now() + IDLE);
             tokio::select! {
-                message = socket.next() => {
-                    if let Err(broken) = self.on_message(message) {
+                heard = connection.recv() => {
+                    if let Err(broken) = heard.and_then(|heard| self.on_message(&heard)) {
                         self.report();
                         return Err(broken);
                     }
@@ -359,7 +350,7 @@ impl Driver<'_> {
                 tally.on_traffic(now, self.traffic);
             }
             if is == Phase::Over {
-                let _ = tokio::time::timeout(CLOSING, socket.close(None)).await;
+                let _ = tokio::time::timeout(CLOSING, connection.close()).await;
                 return Ok(());
             }
         }
@@ -372,43 +363,33 @@ impl Driver<'_> {
         active
     }
 
-    fn on_message(
-        &mut self,
-        message: Option<Result<Message, tokio_tungstenite::tungstenite::Error>>,
-    ) -> Result<(), Broken> {
+    fn on_message(&mut self, Heard { bytes, in_datagram }: &Heard) -> Result<(), Broken> {
         let now = self.shared.clock.now();
-        let bytes = match message {
-            Some(Ok(Message::Binary(bytes))) => bytes,
-            Some(Ok(Message::Close(_))) | None => return Err(Broken::Lost("the server closed the socket".into())),
-            Some(Ok(_)) => return Ok(()),
-            Some(Err(error)) => return Err(Broken::Lost(error.to_string())),
-        };
         let active = self.is_active(now);
-        self.traffic.on_received(bytes.len());
+        if *in_datagram {
+            self.traffic.on_datagram(bytes.len());
+        } else {
+            self.traffic.on_received(bytes.len());
+        }
         self.synthetic
-            .on_message(now, &bytes)
+            .on_message(now, bytes)
             .map_err(|error| Broken::Ended(format!("the room's message cannot be read: {error}")))?;
         self.shared.room(self.room).on_heard(now, self.place, active);
         self.report().map_or(Ok(()), |words| Err(Broken::Ended(words.into())))
     }
 
     /// Moves, acts and sends what is due.
-    async fn drain(&mut self, socket: &mut Socket) -> Result<(), String> {
+    async fn drain(&mut self, connection: &mut MemberConnection) -> Result<(), String> {
         let now = self.shared.clock.now();
         self.is_active(now);
         self.synthetic.on_timeout(now);
         self.report();
-        let mut sent = false;
-        let mut out = Vec::new();
+        let (mut out, mut messages) = (Vec::new(), Vec::new());
         while self.synthetic.poll_transmit(now, &mut out) {
             self.traffic.on_sent(out.len());
-            socket.feed(Message::Binary(std::mem::take(&mut out).into())).await.map_err(|error| error.to_string())?;
-            sent = true;
+            messages.push(std::mem::take(&mut out));
         }
-        if sent {
-            socket.flush().await.map_err(|error| error.to_string())?;
-        }
-        Ok(())
+        connection.send(messages).await
     }
 
     /// Passes on what the member noticed. Returns why the room ended its membership.

@@ -1,0 +1,104 @@
+//! Members that come over WebTransport: datagrams for what the next message outdates, and the session's one stream for everything else.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nearlight_net::{CloseReason, Connection, ControlReceiver, ControlSender, NetError, Received};
+use nearlight_rooms::MAX_UPSTREAM_BYTES;
+use nearlight_wire::{ClientMessage, RoomsWelcome, ServerMessage};
+use tokio::sync::mpsc;
+
+use super::member::{Ended, MemberHandshake, Reading, Writing};
+use super::peer::Network;
+use crate::state::ServerState;
+use crate::transports::Sessions;
+use crate::webtransport::{CLOSE_NORMAL, WebTransportHandshake};
+
+pub(crate) async fn serve(state: Arc<ServerState>, sessions: Sessions, connection: Connection) {
+    super::member::serve(state, sessions, WebTransportHandshake::new(connection)).await;
+}
+
+/// What the member sends.
+pub(super) struct FromMember {
+    connection: Connection,
+    stream: ControlReceiver<ClientMessage>,
+}
+
+/// What it is sent over the stream.
+pub(super) struct ToMember {
+    connection: Connection,
+    stream: ControlSender<ServerMessage>,
+}
+
+impl MemberHandshake for WebTransportHandshake {
+    type Reading = FromMember;
+    type Writing = ToMember;
+
+    async fn welcome(&mut self, welcome: &RoomsWelcome) -> bool {
+        let Some((stream, _)) = &mut self.control else { return false };
+        let json = serde_json::to_vec(welcome).unwrap_or_default();
+        stream.send_bytes(&json).await.is_ok()
+    }
+
+    async fn recv_join(&mut self) -> Option<Result<Bytes, String>> {
+        let (_, stream) = self.control.as_mut()?;
+        match stream.recv_bytes(MAX_UPSTREAM_BYTES).await {
+            Ok(bytes) => Some(Ok(bytes.into())),
+            Err(NetError::Control(error)) => Some(Err(error.to_string())),
+            Err(_) => None,
+        }
+    }
+
+    /// Rooms have no rate controller for a connection, so QUIC's own one decides.
+    fn claim(&self, _: &ServerState) {
+        self.connection.set_congestion_control();
+    }
+
+    fn network(&self) -> Network {
+        Network::Quic(self.connection.clone())
+    }
+
+    fn split(self) -> (FromMember, ToMember) {
+        let Self { connection, control } = self;
+        let (to, from) = control.expect("it has sent its hello and its join");
+        (FromMember { connection: connection.clone(), stream: from }, ToMember { connection, stream: to })
+    }
+}
+
+impl Reading for FromMember {
+    async fn recv(&mut self) -> Result<Bytes, Ended> {
+        tokio::select! {
+            datagram = self.connection.recv_datagram() => match datagram {
+                Ok(Received { datagram, .. }) => Ok(datagram),
+                Err(reason) => Err(closed(&reason)),
+            },
+            message = self.stream.recv_bytes(MAX_UPSTREAM_BYTES) => message.map(Bytes::from).map_err(|error| match error {
+                NetError::Closed(reason) => closed(&reason),
+                error => Ended::left(&error.to_string()),
+            }),
+        }
+    }
+
+    fn close(self) {
+        self.connection.close(CLOSE_NORMAL, "the membership has ended");
+    }
+}
+
+fn closed(reason: &CloseReason) -> Ended {
+    let lost = !matches!(reason, CloseReason::Peer { .. } | CloseReason::Here);
+    Ended { words: reason.to_string(), lost }
+}
+
+impl Writing for ToMember {
+    async fn write(mut self, mut messages: mpsc::Receiver<Bytes>) -> bool {
+        while let Some(bytes) = messages.recv().await {
+            if let Err(error) = self.stream.send_bytes(&bytes).await {
+                return matches!(error, NetError::Closed(_));
+            }
+        }
+        // The last message is read before the close, which would discard it.
+        self.stream.finish().await;
+        self.connection.closed().await;
+        false
+    }
+}
