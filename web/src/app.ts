@@ -417,6 +417,7 @@ class App {
     else address.searchParams.set("transport", transport);
     history.replaceState(null, "", address);
     this.#post({ type: "transport", transport });
+    this.#rendering.setTransport(transport);
   }
 
   /** As for the transport. */
@@ -436,7 +437,8 @@ class App {
       this.#shell.onNotice("The link's room cannot exist: a room's name has 1 to 32 of a-z, 0-9 and -. You are in the room main.");
     }
     this.#shell.onRendering(choice);
-    const options = { origin: location.href, token: this.#token, certificate: this.#certificate, choice, room: this.#roomName };
+    const transport = transportOf(new URLSearchParams(location.search).get("transport"));
+    const options = { origin: location.href, token: this.#token, certificate: this.#certificate, transport, choice, room: this.#roomName };
     return new WorldRendering(options, START, {
       userName: () => this.#shell.userName || "Guest",
       onLocal: () => {
@@ -456,6 +458,7 @@ class App {
       onCursor: (cursor) => showCursor(element("stage"), { named: cursor }),
       onFelt: (hand) => this.#headset?.shake(hand, { target: { controller: hand }, ...FELT }),
       onLocalFrameRate: (framesPerSecond) => this.#hud.onLocalFrameRate(framesPerSecond),
+      onTransport: (name, why) => this.#hud.onCarrier(name, why),
       onNotice: (words) => this.#shell.onNotice(words),
     });
   }

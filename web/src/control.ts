@@ -8,11 +8,11 @@ export function textOf(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes.subarray(LENGTH_BYTES));
 }
 
-/** The bytes of this message on a control stream. */
-export function withLength(text: string): Uint8Array {
-  const json = new TextEncoder().encode(text);
-  const bytes = new Uint8Array(LENGTH_BYTES + json.length);
-  new DataView(bytes.buffer).setUint32(0, json.length);
-  bytes.set(json, LENGTH_BYTES);
+/** The bytes of this message, a text or a room's, on a stream. */
+export function withLength(message: string | Uint8Array): Uint8Array {
+  const content = typeof message === "string" ? new TextEncoder().encode(message) : message;
+  const bytes = new Uint8Array(LENGTH_BYTES + content.length);
+  new DataView(bytes.buffer).setUint32(0, content.length);
+  bytes.set(content, LENGTH_BYTES);
   return bytes;
 }

@@ -205,9 +205,9 @@ export class Hud {
     ]);
   }
 
-  /** The recovery policy where the client has one: over WebRTC and over a WebSocket losses are not its business. */
+  /** The recovery policy where the client has one: over WebRTC and over a WebSocket losses are not its business, and rooms have none. */
   #recovery(): string {
-    if (!this.#welcome || this.#carrier?.name !== "webtransport") return "";
+    if (!this.#welcome || this.#carrier?.name !== "webtransport" || this.#localFrameRate !== null) return "";
     const { recovery } = this.#welcome;
     const { refused = 0, damaged = 0 } = this.#statistics ?? {};
     const outcome = refused > 0 ? " (this decoder refuses damaged frames)" : damaged > 0 ? ` (${damaged} frames damaged)` : "";

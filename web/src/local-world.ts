@@ -1,6 +1,6 @@
 // The world rendered by this page. Loaded only when it is needed: three.js is larger than all the rest of the page.
 
-import type { RoomNews, RoomPerson } from "./generated/core.ts";
+import type { RoomNews, RoomPerson, TransportName } from "./generated/core.ts";
 import type { Hand } from "./generated/wire.ts";
 import type { Eyes } from "./headset.ts";
 import type { DeviceInput } from "./input/devices.ts";
@@ -25,6 +25,8 @@ export interface LocalWorldOut {
   onFelt(hand: Hand): void;
   onFrameRate(framesPerSecond: number): void;
   onEnded(why: string): void;
+  /** What carries the membership, and why this. */
+  onTransport(name: TransportName, why: string): void;
 }
 
 /** The world rendered by this page, and its user in it as a member of the room. */
@@ -73,6 +75,7 @@ export class LocalWorld {
     try {
       const membership = await join(options, { onNews, onHeard: (message) => out.onHeard(message), onEnded: (why) => out.onEnded(why) });
       const local = new LocalWorld(out, scene, membership, head);
+      out.onTransport(membership.transport, membership.why);
       heard.by = local;
       for (const news of heard.news) local.#onNews(news);
       return local;
@@ -116,9 +119,9 @@ export class LocalWorld {
   }
 
   /** What the room knows, for tests. */
-  get room(): { you: number; people: RoomPerson[]; objects: { object: number; owner: number; position: readonly number[] }[] } {
+  get room(): { you: number; people: RoomPerson[]; objects: { object: number; owner: number; position: readonly number[] }[]; transport?: TransportName } {
     const objects = this.#membership.objects.map(({ object, owner, pose }) => ({ object, owner, position: pose.position }));
-    return { you: this.#membership.you, people: this.#membership.members, objects };
+    return { you: this.#membership.you, people: this.#membership.members, objects, transport: this.#membership.transport };
   }
 
   close(): void {

@@ -17,6 +17,21 @@ const LONGEST_CHALLENGE = 1_024;
 /** `pinned` is the certificate that the link names: another one is not accepted. */
 export async function dialWebTransport(origin: string, token: string, pinned: string | null, limit: AbortSignal): Promise<Carrier> {
   const certificate = await certificateOf(origin, token, pinned, limit);
+  return new WebTransportCarrier(await openWebTransport(origin, WEBTRANSPORT_PATH, certificate, limit), certificate);
+}
+
+/** A session before its client has said anything. */
+interface OpenedWebTransport {
+  transport: WebTransport;
+  stream: WebTransportBidirectionalStream;
+  /** Outgoing ones. */
+  datagrams: WritableStreamDefaultWriter<Uint8Array>;
+  /** The server's, as received on its stream. */
+  challenge: Uint8Array;
+}
+
+/** Opens a session at `path`. `certificate` is the only one that is accepted; none where an authority vouches for it. */
+export async function openWebTransport(origin: string, path: string, certificate: string | null, limit: AbortSignal): Promise<OpenedWebTransport> {
   // A browser may resolve `localhost` to an address family on which nobody listens, and QUIC does not try the other.
   const { hostname, port, protocol } = new URL(origin);
   const host = hostname === "localhost" ? "127.0.0.1" : hostname;
@@ -24,7 +39,7 @@ export async function dialWebTransport(origin: string, token: string, pinned: st
   const sessions = port || (protocol === "https:" ? "443" : "80");
   const options: WebTransportOptions = { requireUnreliable: true };
   if (certificate) options.serverCertificateHashes = [{ algorithm: "sha-256", value: fromHex(certificate) }];
-  const transport = new WebTransport(`https://${host}:${sessions}${WEBTRANSPORT_PATH}`, options);
+  const transport = new WebTransport(`https://${host}:${sessions}${path}`, options);
   // Otherwise an unhandled rejection, beside the one that `ready` reports.
   transport.closed.catch(() => undefined);
   let opened = false;
@@ -33,9 +48,9 @@ export async function dialWebTransport(origin: string, token: string, pinned: st
   });
   try {
     await transport.ready;
-    const [control, bytes] = await Promise.all([transport.createBidirectionalStream(), readChallenge(transport)]);
+    const [stream, challenge] = await Promise.all([transport.createBidirectionalStream(), readChallenge(transport)]);
     opened = true;
-    return new WebTransportCarrier(transport, control, { bytes, certificate });
+    return { transport, stream, datagrams: datagramsOf(transport), challenge };
   } catch (error) {
     throw new Blocked(limit.aborted ? "no answer comes back" : explain(error));
   }
@@ -57,6 +72,21 @@ async function readChallenge(transport: WebTransport): Promise<Uint8Array> {
   }
 }
 
+/** Sets the browser's queues of datagrams, and writes to the outgoing one. */
+function datagramsOf(transport: WebTransport): WritableStreamDefaultWriter<Uint8Array> {
+  const datagrams = transport.datagrams as WebTransportDatagramDuplexStream & {
+    incomingMaxBufferedDatagrams?: number;
+    createWritable?: () => WritableStream<Uint8Array>;
+  };
+  datagrams.incomingMaxBufferedDatagrams = QUEUED_DATAGRAMS;
+  datagrams.incomingHighWaterMark = QUEUED_DATAGRAMS;
+  datagrams.outgoingMaxAge = OUTGOING_MAX_AGE_MS;
+  const writer = (datagrams.createWritable?.() ?? datagrams.writable).getWriter() as WritableStreamDefaultWriter<Uint8Array>;
+  // A failed write means a lost session, which the readers notice and report.
+  writer.closed.catch(ignore);
+  return writer;
+}
+
 class WebTransportCarrier implements Carrier {
   readonly name = "webtransport";
   readonly challenge: Challenge;
@@ -67,21 +97,12 @@ class WebTransportCarrier implements Carrier {
   #unsent = 0;
   #closed = false;
 
-  constructor(transport: WebTransport, control: WebTransportBidirectionalStream, challenge: Challenge) {
+  constructor({ transport, stream, datagrams, challenge }: OpenedWebTransport, certificate: string | null) {
     this.#transport = transport;
-    this.challenge = challenge;
-    this.#incoming = control.readable as ReadableStream<Uint8Array>;
-    this.#control = control.writable.getWriter() as WritableStreamDefaultWriter<Uint8Array>;
-    const datagrams = transport.datagrams as WebTransportDatagramDuplexStream & {
-      incomingMaxBufferedDatagrams?: number;
-      createWritable?: () => WritableStream<Uint8Array>;
-    };
-    datagrams.incomingMaxBufferedDatagrams = QUEUED_DATAGRAMS;
-    datagrams.incomingHighWaterMark = QUEUED_DATAGRAMS;
-    datagrams.outgoingMaxAge = OUTGOING_MAX_AGE_MS;
-    this.#datagrams = (datagrams.createWritable?.() ?? datagrams.writable).getWriter() as WritableStreamDefaultWriter<Uint8Array>;
-    // A failed write means a lost session, which the readers notice and report.
-    this.#datagrams.closed.catch(ignore);
+    this.challenge = { bytes: challenge, certificate };
+    this.#incoming = stream.readable as ReadableStream<Uint8Array>;
+    this.#control = stream.writable.getWriter() as WritableStreamDefaultWriter<Uint8Array>;
+    this.#datagrams = datagrams;
     this.#control.closed.catch(ignore);
   }
 

@@ -1,12 +1,12 @@
 // Moves between the server's pictures and those that this page renders as a member of the room, by the user's choice or by measurements.
 
-import type { RoomPerson } from "./generated/core.ts";
+import type { RoomPerson, TransportName } from "./generated/core.ts";
 import type { Hand } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { User } from "./local/interaction.ts";
 import type { LocalWorld } from "./local-world.ts";
 import type { Pose } from "./math.ts";
-import type { Statistics } from "./messages.ts";
+import type { Statistics, TransportChoice } from "./messages.ts";
 import { element } from "./page.ts";
 import { RENDERING_CHOICES, type RenderingChoice, RenderingChooser } from "./rendering.ts";
 
@@ -20,6 +20,8 @@ export interface WorldRenderingOptions {
   origin: string;
   token: string;
   certificate: string | null;
+  /** Of the membership, and of the server's pictures. */
+  transport: TransportChoice;
   choice: RenderingChoice;
   /** Which room the page joins when it renders. The server's pictures show `MAIN_ROOM`. */
   room: string;
@@ -38,6 +40,8 @@ export interface WorldRenderingOut {
   onFelt(hand: Hand): void;
   /** None: the page renders nothing. */
   onLocalFrameRate(framesPerSecond: number | null): void;
+  /** What carries the page's membership of the room, and why this. */
+  onTransport(name: TransportName, why: string): void;
   onNotice(words: string): void;
   /** Who is in the room of which the page is a member. */
   onPeople(people: readonly RoomPerson[], you: number): void;
@@ -49,6 +53,7 @@ export class WorldRendering {
   readonly #options: WorldRenderingOptions;
   readonly #out: WorldRenderingOut;
   readonly #chooser: RenderingChooser;
+  #transport: TransportChoice;
   readonly #colour = colourOf(crypto.getRandomValues(new Uint8Array(1))[0] ?? 0);
   #local: LocalWorld | null = null;
   #opening = false;
@@ -67,6 +72,7 @@ export class WorldRendering {
     this.#out = out;
     this.#head = head;
     this.#chooser = new RenderingChooser(options.choice);
+    this.#transport = options.transport;
   }
 
   /** The world rendered by this page; none while the server renders it. */
@@ -76,6 +82,14 @@ export class WorldRendering {
 
   setChoice(choice: RenderingChoice): void {
     this.#chooser.setChoice(choice);
+    this.apply();
+  }
+
+  /** Of this membership, unless a headset's session runs, and of those to come. */
+  setTransport(transport: TransportChoice): void {
+    this.#transport = transport;
+    if (this.#immersive) return;
+    this.#leaveLocal();
     this.apply();
   }
 
@@ -136,7 +150,8 @@ export class WorldRendering {
       const canvas = element("local-picture", HTMLCanvasElement).cloneNode() as HTMLCanvasElement;
       element("local-picture").replaceWith(canvas);
       const { origin, token, certificate, room } = this.#options;
-      const member = { origin, token, certificate, room, name: this.#out.userName(), colour: this.#colour };
+      const transport = this.#transport;
+      const member = { origin, token, certificate, transport, room, name: this.#out.userName(), colour: this.#colour };
       const local = await LocalWorld.open(canvas, member, this.#head, {
         onShown: () => {
           document.body.dataset.rendering = "local";
@@ -153,6 +168,7 @@ export class WorldRendering {
           this.apply();
         },
         onEnded: (why) => this.#onLocalFailed(why),
+        onTransport: (name, why) => this.#out.onTransport(name, why),
       });
       // The user may have chosen otherwise meanwhile, or put a headset on that shows the server's pictures.
       if (this.#chooser.rendering === "local" && !this.#immersive) this.#local = local;

@@ -1,25 +1,22 @@
-// This page as a member of the room that the world is: a WebSocket, and the core's replica behind it.
+// This page as a member of the room that the world is: a line to it, and the core's replica behind that.
 
 import { micros, pageTime } from "../clock.ts";
-import { textOf, withLength } from "../control.ts";
 import initCore, { RoomMember } from "../core/core.js";
 import { BODY_COLUMNS, OBJECT_COLUMNS, POSE_COLUMNS, type RoomNews, type RoomPerson } from "../generated/core.ts";
 import type { Pose } from "../math.ts";
-import { certificateOf } from "../session-info.ts";
+import type { TransportChoice, TransportName } from "../messages.ts";
+import { type Line, type LineOut, openLine } from "./line.ts";
 
-const PATH = "rooms";
 /** What is wished: the server grants what the link permits. */
 const ROLE = "host";
 /** The first byte of a message with somebody's voice (docs/wire.md). */
 const VOICE = 0x18;
-/** A connection that holds this many bytes back is given no more of the user's voice: it would be heard too late. */
-const MOST_WAITING = 4_096;
 /** That it hears others is said again after so much silence, in microseconds: another server may own the room since. */
 const REPEAT = 2_000_000;
 /** A packet's number, and no packet. */
 const SILENCE = new Uint8Array(4);
-/** How long the server may take to answer. */
-const DIAL_MS = 6_000;
+/** How long the server may take for its answer to the hello. */
+const ANSWER_MS = 6_000;
 /** Where nothing is due earlier, the replica is asked again after this. */
 const IDLE_MS = 1_000;
 
@@ -28,6 +25,7 @@ export interface MembershipOptions {
   token: string;
   /** The certificate that the link names. */
   certificate: string | null;
+  transport: TransportChoice;
   room: string;
   name: string;
   /** Red, green, blue: 0 to 255. */
@@ -58,90 +56,70 @@ export interface MembershipOut {
 
 /** Joins the room. Throws the reason where that does not succeed. */
 export async function join(options: MembershipOptions, out: MembershipOut): Promise<Membership> {
-  const { origin, token, certificate } = options;
-  const limit = AbortSignal.timeout(DIAL_MS);
   await initCore({ module_or_path: new URL("core.wasm", document.baseURI) });
-  const proven = await certificateOf(origin, token, certificate, limit);
-  const address = new URL(PATH, origin);
-  address.hash = "";
-  address.search = "";
-  address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
-  const socket = new WebSocket(address);
-  socket.binaryType = "arraybuffer";
-  const answers = new Answers(socket, limit);
+  const { line, certificate, why } = await openLine(options);
   try {
+    const answer = new Answer(line);
     const nonce = crypto.getRandomValues(new Uint8Array(32));
-    const member = new RoomMember(now(), token, withLength(await answers.next()), nonce, proven);
-    socket.send(textOf(member.hello(navigator.userAgent)));
-    member.on_answer(await answers.next());
-    socket.send(member.join(options.room, ROLE, options.name, new Uint8Array(options.colour)) as Uint8Array<ArrayBuffer>);
-    answers.close();
-    return new Membership(socket, member, out);
+    const member = new RoomMember(now(), options.token, line.challenge, nonce, certificate);
+    line.sendText(member.hello(navigator.userAgent));
+    member.on_answer(await answer.text);
+    line.send(member.join(options.room, ROLE, options.name, new Uint8Array(options.colour)), "stream");
+    return new Membership(line, why, member, out);
   } catch (error) {
-    answers.close();
-    socket.close();
+    line.close();
     throw error;
   }
 }
 
-/** The texts with which the server answers before the room speaks. */
-class Answers {
-  readonly #socket: WebSocket;
-  readonly #waiting: string[] = [];
-  #fail: ((why: Error) => void) | null = null;
-  #take: ((text: string) => void) | null = null;
-  #failure: Error | null = null;
-  readonly #limit: AbortSignal;
-  readonly #onLimit = (): void => this.#onFailure("no answer comes back");
+/** The server's answer to the hello, before the room speaks. */
+class Answer implements LineOut {
+  readonly text: Promise<string>;
+  #take: (text: string) => void = () => undefined;
+  #fail: (why: Error) => void = () => undefined;
 
-  constructor(socket: WebSocket, limit: AbortSignal) {
-    this.#socket = socket;
-    this.#limit = limit;
-    limit.addEventListener("abort", this.#onLimit);
-    socket.onclose = () => this.#onFailure("the server closed the connection");
-    socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
-      if (typeof data !== "string") return this.#onFailure("the server's answer cannot be read");
-      if (this.#take) this.#take(data);
-      else this.#waiting.push(data);
-      this.#take = null;
-    };
-  }
-
-  next(): Promise<string> {
-    const waiting = this.#waiting.shift();
-    if (waiting !== undefined) return Promise.resolve(waiting);
-    if (this.#failure) return Promise.reject(this.#failure);
-    return new Promise((take, fail) => {
+  constructor(line: Line) {
+    this.text = new Promise((take, fail) => {
       [this.#take, this.#fail] = [take, fail];
     });
+    AbortSignal.timeout(ANSWER_MS).addEventListener("abort", () => this.onEnded("no answer comes back"));
+    line.out = this;
   }
 
-  close(): void {
-    this.#limit.removeEventListener("abort", this.#onLimit);
-    [this.#socket.onclose, this.#socket.onmessage] = [null, null];
+  onText(text: string): void {
+    this.#take(text);
   }
 
-  #onFailure(why: string): void {
-    this.#failure = new Error(why);
-    this.#fail?.(this.#failure);
+  onMessage(): void {
+    this.onEnded("the server's answer cannot be read");
+  }
+
+  onEnded(why: string): void {
+    this.#fail(new Error(why));
   }
 }
 
-export class Membership {
-  readonly #socket: WebSocket;
+export class Membership implements LineOut {
+  readonly #line: Line;
+  /** Why this transport; empty where there is nothing to say. */
+  readonly why: string;
   readonly #member: RoomMember;
   readonly #out: MembershipOut;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
   #saidAt = Number.NEGATIVE_INFINITY;
 
-  constructor(socket: WebSocket, member: RoomMember, out: MembershipOut) {
-    this.#socket = socket;
+  constructor(line: Line, why: string, member: RoomMember, out: MembershipOut) {
+    this.#line = line;
+    this.why = why;
     this.#member = member;
     this.#out = out;
-    socket.onclose = () => this.#end("the server closed the connection");
-    socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => this.#onMessage(data);
+    line.out = this;
     this.pump();
+  }
+
+  get transport(): TransportName {
+    return this.#line.transport;
   }
 
   /** This member's number, or 0 before the room is known. */
@@ -196,9 +174,9 @@ export class Membership {
 
   /** Ten milliseconds of the user's voice: the packet's number, and Opus. */
   say(packet: Uint8Array): void {
-    if (this.#ended || this.#socket.readyState !== WebSocket.OPEN || this.#socket.bufferedAmount > MOST_WAITING) return;
+    if (this.#ended || this.#line.isClogged) return;
     this.#saidAt = now();
-    this.#socket.send(new Uint8Array([VOICE, ...packet]));
+    this.#line.send(new Uint8Array([VOICE, ...packet]), "datagram");
   }
 
   /** Sends what is due; called after each change, and by a timer. */
@@ -206,7 +184,7 @@ export class Membership {
     if (this.#ended) return;
     clearTimeout(this.#timer);
     for (let bytes = this.#member.poll_transmit(now()); bytes; bytes = this.#member.poll_transmit(now())) {
-      if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(bytes as Uint8Array<ArrayBuffer>);
+      this.#line.send(bytes, this.#member.may_be_lost(bytes) ? "datagram" : "stream");
     }
     if (now() - this.#saidAt >= REPEAT) this.say(SILENCE);
     const wait = (this.#member.next_timeout() - now()) / 1_000;
@@ -217,24 +195,25 @@ export class Membership {
     if (this.#ended) return;
     this.#ended = true;
     clearTimeout(this.#timer);
-    [this.#socket.onclose, this.#socket.onmessage] = [null, null];
-    this.#socket.close();
+    this.#line.close();
     this.#member.free();
   }
 
-  #onMessage(data: string | ArrayBuffer): void {
-    // In place of the room's first message the server says in words why there is none.
-    if (typeof data === "string") return this.#end(this.#member.refusal(data));
-    const bytes = new Uint8Array(data);
+  /** In place of the room's first message the server says in words why there is none. */
+  onText(text: string): void {
+    this.onEnded(this.#member.refusal(text));
+  }
+
+  onMessage(bytes: Uint8Array): void {
     if (bytes[0] === VOICE) return this.#out.onHeard(bytes.subarray(1));
     try {
       this.#member.on_message(now(), bytes);
     } catch (error) {
-      return this.#end(`the room's message cannot be read: ${String(error)}`);
+      return this.onEnded(`the room's message cannot be read: ${String(error)}`);
     }
     for (let json = this.#member.poll_event(); json !== undefined; json = this.#member.poll_event()) {
       const news = JSON.parse(json) as RoomNews;
-      if (news.type === "goodbye") return this.#end(news.words);
+      if (news.type === "goodbye") return this.onEnded(news.words);
       this.#out.onNews(news);
       // Whoever hears of it may have closed this.
       if (this.#ended) return;
@@ -242,7 +221,7 @@ export class Membership {
     this.pump();
   }
 
-  #end(why: string): void {
+  onEnded(why: string): void {
     this.close();
     this.#out.onEnded(why);
   }
