@@ -65,7 +65,7 @@ pub const PROTOCOL_VERSION: u8 = 3;
 /// The application protocol's path in the WebTransport CONNECT request.
 pub const WEBTRANSPORT_PATH: &str = "/nearlight";
 
-/// The path at which rooms are joined, over WebTransport and over WebSockets.
+/// The path at which rooms are joined, over WebTransport and over a WebSocket.
 pub const ROOMS_PATH: &str = "/rooms";
 
 /// Why bytes were refused. All variants are the peer's fault; the receiver counts them and drops the datagram.

@@ -1,4 +1,4 @@
-//! A whole server on loopback, and members over WebSockets and WebTransport. Nothing asserts how soon something happens, only that it does.
+//! A whole server on loopback, and members over a WebSocket and over WebTransport. Nothing asserts how soon something happens, only that it does.
 
 use std::time::Duration;
 
