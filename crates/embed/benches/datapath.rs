@@ -6,18 +6,14 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{quantiles, stub_encoders};
-use nearlight_codec::{CodecKind, sample};
-use nearlight_embed::{
-    Content, Host, Image, Layout, Options, Picture, PixelOrder, Plane, Rows, Size, Span, Time, What,
-};
-use nearlight_net::{Clock, ConnectOptions, Trust, connect};
+use common::{Path, noted, quantiles};
+use nearlight_codec::sample;
+use nearlight_embed::{Content, Host, Image, Layout, Options, Picture, PixelOrder, Plane, Rows, Size, Span, Time};
 use nearlight_viewer::{Options as ViewerOptions, Viewer};
-use nearlight_wire::{ClientMessage, DisplayKind, Hello, PROTOCOL_VERSION, Role, TokenProof};
 
-/// Pictures of each run of the first table. The stub's viewer reports nothing, so that a frame may leave every 66 ms.
-const PACKETS: usize = 60;
-const PAUSE: Duration = Duration::from_millis(80);
+/// Pictures of each run of the first table.
+const PICTURES: usize = 300;
+const INTERVAL: Duration = Duration::from_micros(16_667);
 /// Rounds of the second table, and seconds of a run.
 const ROUNDS: usize = 3;
 const SECONDS: u64 = 5;
@@ -26,13 +22,18 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
-    println!("finished picture -> first packet received, encoder excluded, microseconds (median, 95 %)");
+    println!("finished picture -> first packet sent, encoder excluded, 60 a second, microseconds (median, 95 %)");
     for size in [Size { width: 1_280, height: 720 }, Size { width: 1_920, height: 1_080 }] {
         for lent in [false, true] {
             for synchronous in [false, true] {
                 let spans = first_packets(size, lent, synchronous);
                 let name = if lent { "lent planes" } else { "RGBA" };
-                println!("{size} {name:12} {:12} {}", mode(synchronous), quantiles(&spans));
+                println!(
+                    "{size} {name:12} {:12} {} of {PICTURES}: {}",
+                    mode(synchronous),
+                    spans.len(),
+                    quantiles(&spans)
+                );
             }
         }
     }
@@ -84,59 +85,23 @@ fn submit(host: &Host, size: Size, pixels: &[u8], lent: bool) {
     host.submit(&Picture::new(Image { size, layout, rows: Rows::TopDown })).expect("a picture");
 }
 
+/// From before a picture is submitted until the kernel has its first packet.
 fn first_packets(size: Size, lent: bool, synchronous: bool) -> Vec<Span> {
-    let host = Host::open(&Options { encoders: stub_encoders(), ..options(size, synchronous) }).expect("a server");
-    let link = host.links().remove(0);
-    let (clock, ended) = (Clock::start(), AtomicBool::new(false));
-    // Both clocks run alike.
-    let ahead = host.now() - Time::ZERO - (clock.now() - Time::ZERO);
-    let pixels = vec![77; size.pixels() * 4];
-    std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("an event loop");
-            runtime.block_on(async {
-                let trust = Trust::Certificate(link.certificate.expect("a certificate"));
-                let connection = connect(&ConnectOptions::new(&link, trust), clock).await.expect("a connection");
-                let (mut sender, _receiver) = connection.open_control().await.expect("a stream");
-                let mac = connection.exporter().prove(link.token.as_deref().expect("a token"), Role::Client);
-                let hello = Hello {
-                    protocol: PROTOCOL_VERSION,
-                    proof: Some(TokenProof::Exporter { mac }),
-                    client: "a benchmark".into(),
-                    display: DisplayKind::Screen,
-                    codecs: vec![CodecKind::H264],
-                    display_hz: 0,
-                    sound: false,
-                    clipboard: false,
-                    marker: false,
-                    name: None,
-                };
-                sender.send(&ClientMessage::Hello(hello)).await.expect("a hello");
-                let mut arrivals = Vec::new();
-                while !ended.load(Ordering::Relaxed) {
-                    let received = tokio::time::timeout(Duration::from_millis(50), connection.recv_datagram()).await;
-                    if let Ok(Ok(received)) = received
-                        && received.datagram.len() > 500
-                    {
-                        arrivals.push(received.at + ahead);
-                    }
-                }
-                arrivals
-            })
-        });
-        while host.wait_event(Duration::from_secs(30)).expect("a viewer").what != What::ViewerJoined {}
-        let mut began = Vec::new();
-        for _ in 0..PACKETS {
-            began.push(host.now());
-            submit(&host, size, &pixels, lent);
-            std::thread::park_timeout(PAUSE);
-        }
-        ended.store(true, Ordering::Relaxed);
-        let arrivals = receiving.join().expect("no panic");
-        let first = |at: &Time| arrivals.iter().find(|arrival| *arrival > at).map(|arrival| *arrival - *at);
-        // Where a picture was left out, the next packet is one of the next picture.
-        began.iter().filter_map(first).filter(|span| *span < Span::from_millis(50)).collect()
-    })
+    let path = Path::open(Options { synchronous, ..Options::default() }, size);
+    let mut pixels = vec![0; size.pixels() * 4];
+    let mut began = Vec::new();
+    for number in 0..PICTURES {
+        // A renderer has just written its picture.
+        pixels.fill(number as u8);
+        began.push(path.clock.now());
+        submit(&path.host, size, &pixels, lent);
+        std::thread::park_timeout(INTERVAL);
+    }
+    let sent = noted(&path.sent);
+    path.close();
+    let first = |at: &Time| sent.iter().find(|sent| *sent > at).map(|sent| *sent - *at);
+    // Where a picture was left out, the next packet is one of the next picture.
+    began.iter().filter_map(first).filter(|span| *span < Span::from_millis(10)).collect()
 }
 
 #[derive(Default)]
