@@ -2,7 +2,7 @@
 
 mod support;
 
-use nearlight_lab::{Head, RunRecord, report, run, run_means, summarise};
+use nearlight_lab::{Cell, Head, RunRecord, report, run, run_means, summarise};
 use support::{first_run, parse};
 
 /// Frames of exactly 20 Mb/s in bursts over a wire of 40 Mb/s.
@@ -187,4 +187,16 @@ fn frames_that_the_sender_leaves_out_are_not_in_time() {
     )));
     assert!(means["frame_drop_ratio"] < 0.05 && means["frame_skip_ratio"] > 0.5, "{means:?}");
     assert!(means["in_time_ratio"] < 0.5, "{means:?}");
+}
+
+#[test]
+fn where_the_path_carries_less_than_the_lowest_rate_most_that_fit_are_in_time() {
+    let plan = support::shipped("below-minimum");
+    for (path, least) in [("300k", 0.04), ("500k", 0.2), ("800k", 0.5), ("steps", 0.5)] {
+        let has = |name: &str, value: &str, cell: &Cell| cell.labels.get(name).is_some_and(|has| has == value);
+        let mut cells =
+            plan.cells.iter().filter(|cell| has("path", path, cell) && has("controller", "frame-clocked", cell));
+        let means = run_means(&run(cells.next().expect("a cell"), 1).expect("a run"));
+        assert!(means["in_time_ratio"] > least, "{path}: {means:?}");
+    }
 }

@@ -333,7 +333,7 @@ impl Sender {
             return;
         }
         let lowest = self.decision.is_at_minimum().then_some(self.decision.target);
-        self.restraint.update(now, self.packets.oldest_unreported(), lowest);
+        self.restraint.update(now, &self.packets, self.pacer.queued(), lowest);
         let evenly = self.decision.evenly.then_some(self.decision.pacing);
         self.pacer.set_ceiling(now, [self.ceiling(), evenly].into_iter().flatten().min());
         self.follow_probe(now);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use nearlight_fec::ParityGroups;
 use nearlight_rate::{PacketReport, SentPacket};
-use nearlight_units::{FrameId, PacketSeq, RemoteTime, Span, Time};
+use nearlight_units::{Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{Feedback, Nack};
 
 use super::Content;
@@ -168,6 +168,12 @@ impl PacketHistory {
     pub(crate) fn oldest_unreported(&self) -> Option<Time> {
         let next = (self.newest_covered + 1).saturating_sub(self.first()?);
         self.packets.get(next as usize).map(|kept| kept.packet.sent_at)
+    }
+
+    /// What has left since the newest packet that feedback has covered.
+    pub(crate) fn unreported(&self) -> Bytes {
+        let unreported = self.packets.iter().rev().take_while(|kept| kept.packet.seq.0 > self.newest_covered);
+        unreported.fold(Bytes::ZERO, |sum, kept| sum + kept.packet.size)
     }
 
     /// The newest sent packet that feedback has covered; the first before any feedback.

@@ -67,16 +67,18 @@ impl Overload {
     pub(super) fn update(&mut self, now: Time, wait: Option<Span>, is_lowest: bool, loss: f64, heard_at: Time) {
         self.lowest_since = is_lowest.then(|| self.lowest_since.unwrap_or(now));
         let is_lowest = self.lowest_since.is_some_and(|since| now - since >= LOWEST_FOR);
-        if !is_lowest || wait.is_none_or(|wait| wait <= PATIENCE) {
+        let Some(wait) = wait.filter(|_| is_lowest) else {
             self.since = None;
             return;
-        }
+        };
         let carried = self.carried().map(|carried| carried * (1.0 - loss));
         let grows = now - heard_at > SILENCE || carried.is_some_and(|carried| carried < CARRIED);
         let drains = carried.is_some_and(|carried| carried > DRAINS);
         self.since = match self.since {
+            None => (grows && wait > PATIENCE).then_some(now),
+            // It was our own, or it would not have become short.
+            Some(_) if wait <= PATIENCE => Some(now),
             Some(since) if now - since >= FUTILE_AFTER => (grows || drains).then_some(now),
-            None => grows.then_some(now),
             since => since,
         };
     }
@@ -144,6 +146,8 @@ mod tests {
         assert!(path.run(40, 4_000));
         assert!(path.run(150, -2_500), "it drains by an eighth");
         assert!(path.queue > PATIENCE - EVERY);
+        assert!(path.run(400, -2_500), "a queue that became short was our own");
+        assert!(path.run(400, 0), "and stays so");
         let mut stands = Path::new(400);
         assert!(stands.run(40, 4_000));
         assert!(!stands.run(100, 0), "after a second the queue is as long");
