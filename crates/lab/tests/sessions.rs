@@ -194,9 +194,10 @@ fn where_the_path_carries_less_than_the_lowest_rate_most_that_fit_are_in_time() 
     let plan = support::shipped("below-minimum");
     for (path, least) in [("300k", 0.04), ("500k", 0.2), ("800k", 0.5), ("steps", 0.5)] {
         let has = |name: &str, value: &str, cell: &Cell| cell.labels.get(name).is_some_and(|has| has == value);
-        let mut cells =
-            plan.cells.iter().filter(|cell| has("path", path, cell) && has("controller", "frame-clocked", cell));
-        let means = run_means(&run(cells.next().expect("a cell"), 1).expect("a run"));
-        assert!(means["in_time_ratio"] > least, "{path}: {means:?}");
+        let wanted = |cell: &&Cell| has("path", path, cell) && has("controller", "frame-clocked", cell);
+        let cell = plan.cells.iter().find(wanted).expect("a cell");
+        let in_time = |seed| run_means(&run(cell, seed).expect("a run"))["in_time_ratio"];
+        let mean = (1..=3).map(in_time).sum::<f64>() / 3.0;
+        assert!(mean > least, "{path}: {mean}");
     }
 }
