@@ -59,7 +59,7 @@ impl Hall {
         self.room.on_timeout(self.now);
         let mut bytes = 0;
         self.out.clear();
-        while let Some((member, _)) = self.room.poll_transmit(self.now, &mut self.out) {
+        while let Some(member) = self.room.poll_transmit(self.now, &mut self.out) {
             bytes += self.out.len();
             if delivered && let Some((_, replica)) = self.members.iter_mut().find(|(id, _)| *id == member) {
                 replica.on_message(self.now, &self.out).expect("what the room says can be read");

@@ -171,7 +171,7 @@ fn hands(now: Time, number: usize) -> Avatar {
 #[test]
 fn poses_of_many_hands_fit_into_datagrams_and_each_has_its_turn() {
     let mut hall = Hall::new(&[Role::Guest; 9]);
-    let mut newest = vec![Time::ZERO; 9];
+    let mut newest = [Time::ZERO; 9];
     for _ in 0..600 {
         for place in 1..9 {
             let avatar = hands(hall.now, place);
@@ -179,10 +179,10 @@ fn poses_of_many_hands_fit_into_datagrams_and_each_has_its_turn() {
         }
         // The largest message is checked at every step.
         hall.step();
-        for place in 1..9 {
+        for (place, newest) in newest.iter_mut().enumerate().skip(1) {
             let seen = hall.members[0].1.seen(hall.members[place].0);
-            newest[place] = seen.map_or(newest[place], |seen| seen.received_at);
-            let age = hall.now - newest[place];
+            *newest = seen.map_or(*newest, |seen| seen.received_at);
+            let age = hall.now - *newest;
             assert!(hall.now < Time::from_millis(1_000) || age < Span::from_millis(700), "{place} was seen {age} ago");
         }
     }

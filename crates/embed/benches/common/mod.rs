@@ -1,4 +1,5 @@
 //! What the measurements of the path share: a host and a viewer whose codecs take no time, and a relay between them that notes when packets come.
+#![allow(dead_code, reason = "each measurement needs some of the times")]
 
 use std::io::IoSliceMut;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

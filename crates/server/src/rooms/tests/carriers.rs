@@ -249,11 +249,11 @@ async fn who_floods_is_cut_off_whether_it_reads_or_not() {
             }
         };
         let goodbye = async {
-            while reads {
-                match from.recv_bytes(10_000).await {
-                    Ok(message) if message == [0x16, 4] => return true,
-                    Ok(_) => {}
-                    Err(_) => break,
+            if reads {
+                while let Ok(message) = from.recv_bytes(10_000).await {
+                    if message == [0x16, 4] {
+                        return true;
+                    }
                 }
             }
             connection.closed().await;
