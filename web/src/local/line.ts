@@ -8,9 +8,8 @@ import type { TransportChoice } from "../messages.ts";
 import { certificateOf } from "../session-info.ts";
 import { openWebTransport } from "../webtransport.ts";
 
-/** How long the server may take to answer, and how long over WebTransport where a WebSocket may get through instead. */
+/** How long the server may take to answer. */
 const DIAL_MS = 6_000;
-const FIRST_DIAL_MS = 3_000;
 /** A WebSocket that holds this many bytes back is given nothing that may be lost: it would arrive too late. */
 const MOST_WAITING = 4_096;
 /** The same in datagrams that wait for the browser to take them. Guess: what a member that talks sends in a tenth of a second. */
@@ -62,19 +61,12 @@ export interface Opened {
 /** Opens a line as the user wants it, or the best one. Throws the reason where none comes up. */
 export async function openLine({ origin, token, certificate: pinned, transport }: LineOptions): Promise<Opened> {
   const certificate = await certificateOf(origin, token, pinned, AbortSignal.timeout(DIAL_MS));
-  const overWebSocket = async (why: string): Promise<Opened> => {
+  if (transport !== "webtransport") {
+    const why = transport === "websocket" ? "as asked" : transport === "webrtc" ? "members of rooms have no WebRTC" : "";
     return { line: await WebSocketLine.open(origin, AbortSignal.timeout(DIAL_MS)), certificate, why };
-  };
-  if (transport === "websocket") return overWebSocket("as asked");
-  if (!("WebTransport" in self)) return overWebSocket("this browser lacks WebTransport");
-  const asked = transport === "webtransport";
-  try {
-    const line = await WebTransportLine.open(origin, certificate, AbortSignal.timeout(asked ? DIAL_MS : FIRST_DIAL_MS));
-    return { line, certificate, why: asked ? "as asked" : transport === "webrtc" ? "members of rooms have no WebRTC" : "" };
-  } catch (error) {
-    if (asked || !(error instanceof Blocked)) throw error;
-    return overWebSocket(`WebTransport does not get through: ${error.message}`);
   }
+  if (!("WebTransport" in self)) throw new Error("this browser lacks WebTransport");
+  return { line: await WebTransportLine.open(origin, certificate, AbortSignal.timeout(DIAL_MS)), certificate, why: "as asked" };
 }
 
 class WebSocketLine implements Line {
