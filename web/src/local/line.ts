@@ -58,7 +58,7 @@ export interface Opened {
   why: string;
 }
 
-/** Opens a line as the user wants it, or the best one. Throws the reason where none comes up. */
+/** Opens a line: over WebTransport where the user asks for it, else over a WebSocket. Throws the reason where it does not come up. */
 export async function openLine({ origin, token, certificate: pinned, transport }: LineOptions): Promise<Opened> {
   const certificate = await certificateOf(origin, token, pinned, AbortSignal.timeout(DIAL_MS));
   if (transport !== "webtransport") {
