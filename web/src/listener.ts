@@ -3,7 +3,10 @@
 import { type PageTime, pageTime } from "./clock.ts";
 import type { FromSpeaker, SpeakerClock, ToSpeaker } from "./messages.ts";
 
-const CONFIG: AudioDecoderConfig = { codec: "opus", sampleRate: 48_000, numberOfChannels: 2 };
+const RATE = 48_000;
+const CODEC = "opus";
+/** Channels of the world's sound. */
+const EARS = 2;
 /** Moments of sound in a millisecond. */
 const PER_MS = 48;
 /** A decoder holds no more than this; where more are outstanding, some never came out. */
@@ -12,13 +15,14 @@ const MOST_INSIDE = 64;
 /** Whether this browser can decode the world's sound. */
 export async function hears(): Promise<boolean> {
   if (typeof AudioDecoder === "undefined") return false;
-  const answer = await AudioDecoder.isConfigSupported(CONFIG).catch(() => null);
+  const answer = await AudioDecoder.isConfigSupported({ codec: CODEC, sampleRate: RATE, numberOfChannels: EARS }).catch(() => null);
   return answer?.supported === true;
 }
 
-/** Decodes blocks in order; one that it rejects never comes out. */
+/** Decodes blocks of Opus in order; one that it rejects never comes out. Samples of several channels are interleaved. */
 export class SoundDecoder {
-  readonly #onBlock: (block: number, samples: Float32Array) => void;
+  readonly #channels: number;
+  readonly #onBlock: (block: number, samples: Float32Array<ArrayBuffer>) => void;
   #decoder: AudioDecoder | null = null;
   /**
    * Blocks that are in the decoder, oldest first. The times of its output are no labels: browsers count them on from the first packet,
@@ -26,7 +30,8 @@ export class SoundDecoder {
    */
   #inside: number[] = [];
 
-  constructor(onBlock: (block: number, samples: Float32Array) => void) {
+  constructor(onBlock: (block: number, samples: Float32Array<ArrayBuffer>) => void, channels = EARS) {
+    this.#channels = channels;
     this.#onBlock = onBlock;
   }
 
@@ -51,7 +56,7 @@ export class SoundDecoder {
     const decoder = new AudioDecoder({
       output: (data) => {
         const block = decoder === this.#decoder ? this.#inside.shift() : undefined;
-        if (block !== undefined) this.#onBlock(block, interleaved(data));
+        if (block !== undefined) this.#onBlock(block, interleaved(data, this.#channels));
         data.close();
       },
       // The next packet starts a new one.
@@ -59,20 +64,20 @@ export class SoundDecoder {
         if (decoder === this.#decoder) this.close();
       },
     });
-    decoder.configure(CONFIG);
+    decoder.configure({ codec: CODEC, sampleRate: RATE, numberOfChannels: this.#channels });
     this.#decoder = decoder;
     return decoder;
   }
 }
 
 /** Left, right, left, and so on. */
-function interleaved(data: AudioData): Float32Array {
+function interleaved(data: AudioData, channels: number): Float32Array<ArrayBuffer> {
   const frames = data.numberOfFrames;
-  const samples = new Float32Array(frames * 2);
+  const samples = new Float32Array(frames * channels);
   const plane = new Float32Array(frames);
-  for (let ear = 0; ear < 2; ear += 1) {
-    data.copyTo(plane, { planeIndex: Math.min(ear, data.numberOfChannels - 1), format: "f32-planar" });
-    for (let index = 0; index < frames; index += 1) samples[2 * index + ear] = plane[index] ?? 0;
+  for (let channel = 0; channel < channels; channel += 1) {
+    data.copyTo(plane, { planeIndex: Math.min(channel, data.numberOfChannels - 1), format: "f32-planar" });
+    for (let index = 0; index < frames; index += 1) samples[channels * index + channel] = plane[index] ?? 0;
   }
   return samples;
 }

@@ -147,3 +147,13 @@ export type FromPeer =
   | { type: "ended"; why: string; blocked: boolean };
 
 export type ToPeer = { type: "control"; text: string } | { type: "datagram"; bytes: Uint8Array<ArrayBuffer> } | { type: "close" };
+
+/** To the worker that decodes voices. `number` counts a voice's packets. */
+export type ToVoiceWorker = { type: "packet"; member: number; number: number; packet: Uint8Array<ArrayBuffer> } | { type: "gone"; member: number };
+
+/** What a packet sounds like: one channel, 48,000 samples a second. */
+export interface VoiceBlock {
+  member: number;
+  number: number;
+  samples: Float32Array<ArrayBuffer>;
+}

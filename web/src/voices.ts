@@ -1,13 +1,13 @@
 // What other members of the room say: decoded, placed where they are, and each as loud as the user wants.
 
 import type { SoundOutput } from "./loudspeaker.ts";
+import type { ToVoiceWorker, VoiceBlock } from "./messages.ts";
 import { type Pose, type Vec3, rotate } from "./math.ts";
 import { FADE, type Volume, gainOf, loudnessOf } from "./volume.ts";
 
-const CONFIG: AudioDecoderConfig = { codec: "opus", sampleRate: 48_000, numberOfChannels: 1 };
+const RATE = 48_000;
 /** A packet lasts so long, in seconds. */
 const BLOCK = 0.01;
-const BLOCK_US = 10_000;
 /** Seconds by which a voice is held back at least: the server hands it on with each of its pictures, 30 or 60 a second. Guess. */
 const LEAD = 0.08;
 /** At most, where packets are late: on a page that is busy for longer, voices are interrupted. Guess. */
@@ -33,6 +33,7 @@ export class Voices {
   readonly #volumes = new Map<number, Volume>();
   readonly #speakers = new Map<number, Speaker>();
   #all: AnalyserNode | null = null;
+  #worker: Worker | null = null;
 
   constructor(output: () => SoundOutput | null) {
     this.#output = output;
@@ -53,7 +54,9 @@ export class Voices {
       speaker.setVolume(this.volumeOf(member));
       this.#speakers.set(member, speaker);
     }
-    speaker.onPacket(number, place, message.slice(HEAD_BYTES));
+    if (!speaker.onPacket(number, place)) return;
+    const packet = message.slice(HEAD_BYTES);
+    this.#running().postMessage({ type: "packet", member, number, packet } satisfies ToVoiceWorker, [packet.buffer]);
   }
 
   /** Where the user's ears are. */
@@ -83,6 +86,7 @@ export class Voices {
       if (members.has(member)) continue;
       speaker.close();
       this.#speakers.delete(member);
+      this.#worker?.postMessage({ type: "gone", member } satisfies ToVoiceWorker);
     }
     for (const member of this.#volumes.keys()) if (!members.has(member)) this.#volumes.delete(member);
   }
@@ -103,6 +107,16 @@ export class Voices {
 
   close(): void {
     this.setMembers(new Set());
+    this.#worker?.terminate();
+    this.#worker = null;
+  }
+
+  #running(): Worker {
+    if (!this.#worker) {
+      this.#worker = new Worker(new URL("voice-worker.js", document.baseURI), { type: "module" });
+      this.#worker.onmessage = ({ data: { member, number, samples } }: MessageEvent<VoiceBlock>) => this.#speakers.get(member)?.onBlock(number, samples);
+    }
+    return this.#worker;
   }
 
   #mix({ context, out }: SoundOutput): AudioNode {
@@ -118,7 +132,6 @@ class Speaker {
   readonly #context: AudioContext;
   readonly #panner: PannerNode;
   readonly #gain: GainNode;
-  #decoder: AudioDecoder | null = null;
   /** When the voice's packet number 0 was due, on the context's clock in seconds; nothing before it spoke. */
   #start: number | null = null;
   #lead = LEAD;
@@ -140,53 +153,32 @@ class Speaker {
     this.#gain.gain.setTargetAtTime(gainOf(volume), this.#context.currentTime, FADE);
   }
 
-  onPacket(number: number, place: Vec3, packet: Uint8Array): void {
+  /** True where its packet is to be decoded. */
+  onPacket(number: number, place: Vec3): boolean {
     const ahead = this.#newest === null ? 1 : (number - this.#newest) | 0;
-    if (ahead <= 0) return;
+    if (ahead <= 0) return false;
     this.#newest = number;
     set(this.#panner, ["positionX", "positionY", "positionZ"], place);
-    try {
-      this.#running().decode(new EncodedAudioChunk({ type: "key", timestamp: number * BLOCK_US, data: packet }));
-    } catch {
-      this.#stop();
-    }
+    return true;
   }
 
-  close(): void {
-    this.#stop();
-    this.#panner.disconnect();
-    this.#gain.disconnect();
-  }
-
-  #running(): AudioDecoder {
-    if (this.#decoder) return this.#decoder;
-    const decoder = new AudioDecoder({
-      output: (data) => {
-        if (decoder === this.#decoder) this.#play(data);
-        data.close();
-      },
-      // The next packet starts a new one.
-      error: () => {
-        if (decoder === this.#decoder) this.#decoder = null;
-      },
-    });
-    decoder.configure(CONFIG);
-    this.#decoder = decoder;
-    return decoder;
-  }
-
-  #play(data: AudioData): void {
+  /** A packet's sound. */
+  onBlock(number: number, samples: Float32Array<ArrayBuffer>): void {
     const context = this.#context;
-    const buffer = context.createBuffer(1, data.numberOfFrames, data.sampleRate);
-    const samples = buffer.getChannelData(0);
-    data.copyTo(samples, { planeIndex: 0, format: "f32-planar" });
     const loudness = loudnessOf(samples);
     if (loudness >= SPEAKING) this.spokeAt = performance.now();
-    const at = this.#due(Math.round(data.timestamp / BLOCK_US), context.currentTime, loudness);
+    const at = this.#due(number, context.currentTime, loudness);
     if (at === null) return;
+    const buffer = context.createBuffer(1, samples.length, RATE);
+    buffer.copyToChannel(samples, 0);
     const source = new AudioBufferSourceNode(context, { buffer });
     source.connect(this.#panner);
     source.start(at);
+  }
+
+  close(): void {
+    this.#panner.disconnect();
+    this.#gain.disconnect();
   }
 
   /** When a packet is to be heard, or nothing where it is left out: a voice is held back for as long as its packets are late. */
@@ -203,11 +195,6 @@ class Speaker {
     const skipped = held > this.#lead + MOST_AHEAD || (loudness < SILENT && held > this.#lead);
     this.#start = skipped ? start - BLOCK : start;
     return skipped ? null : start + offset;
-  }
-
-  #stop(): void {
-    if (this.#decoder && this.#decoder.state !== "closed") this.#decoder.close();
-    this.#decoder = null;
   }
 }
 
