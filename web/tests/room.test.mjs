@@ -81,12 +81,12 @@ const rendersItself = () => document.body.dataset.rendering === "local" && windo
 /** Browsers without graphics cards render slowly, and these tests have several that do. */
 const SMALL_WINDOW = { viewport: { width: 640, height: 360 } };
 
-/** A page with the user `name` that renders the world itself, as a member over `transport`. */
-async function openLocal(name, prepare = async () => undefined, transport = "websocket") {
+/** A page with the user `name` that renders the world itself, as a member over WebTransport unless `transport` is another. */
+async function openLocal(name, prepare = async () => undefined, transport = "webtransport") {
   const opened = await openPage(browser, SMALL_WINDOW);
   await prepare(opened.page);
   await opened.page.addInitScript((name) => localStorage.setItem("nearlight-name", name), name);
-  await opened.page.goto(server.url.replace("#", transport === "websocket" ? "?rendering=local#" : `?rendering=local&transport=${transport}#`));
+  await opened.page.goto(server.url.replace("#", transport === "webtransport" ? "?rendering=local#" : `?rendering=local&transport=${transport}#`));
   await opened.page.locator("#enter").click();
   await until(opened.page, () => document.body.dataset.rendering === "local" && window.nearlight.room?.you > 0, `${name}'s page renders the world`);
   assert.equal(await opened.page.evaluate(() => window.nearlight.room.transport), transport);
@@ -164,7 +164,7 @@ test("a page that is rendered for and one that renders the world itself see each
 
   // The same user is rendered for, and renders again.
   await local.page.keyboard.press("KeyH");
-  await until(local.page, () => document.getElementById("facts").innerText.includes("WebSocket"), "the panel names the member's transport");
+  await until(local.page, () => document.getElementById("facts").innerText.includes("WebTransport datagrams"), "the panel names the member's transport");
   await screenshot(local.page, "room-local-panel");
   await local.page.locator("#rendering").selectOption("server");
   const streamed = () => window.nearlight.state === "live" && document.body.dataset.rendering === undefined;
@@ -204,7 +204,7 @@ test("a headset in a world that its page renders takes and throws, and three pag
     await emulateHeadset(page);
     await page.addInitScript(keepOffsets);
   });
-  const [local, remote] = [await openLocal("Ada", undefined, "webtransport"), await openRemote()];
+  const [local, remote] = [await openLocal("Ada", undefined, "websocket"), await openRemote()];
   const press = (button, value) => headset.page.evaluate(([button, value]) => window.emulated.controllers.right.updateButtonValue(button, value), [button, value]);
   // The headset's room begins where its user stood at the screen.
   await stand(headset.page, NEAR, FAR);

@@ -8,12 +8,15 @@ import type { TransportChoice } from "../messages.ts";
 import { certificateOf } from "../session-info.ts";
 import { openWebTransport } from "../webtransport.ts";
 
-/** How long the server may take to answer. */
+/** How long the server may take to answer, and how long over WebTransport where a WebSocket may get through instead. */
 const DIAL_MS = 6_000;
+const FIRST_DIAL_MS = 3_000;
 /** A WebSocket that holds this many bytes back is given nothing that may be lost: it would arrive too late. */
 const MOST_WAITING = 4_096;
 /** The same in datagrams that wait for the browser to take them. Guess: what a member that talks sends in a tenth of a second. */
-const MOST_DATAGRAMS = 16;
+const CLOGGED_DATAGRAMS = 16;
+/** More are lost. Guess: a page that is busy with its own pictures says in one go what it heard for half a second. */
+const MOST_DATAGRAMS = 64;
 /** Messages that wait for a stream; what is beyond is lost, and said again later. */
 const MOST_MESSAGES = 64;
 /** How a text begins on the stream; no version of a room's messages does. */
@@ -58,15 +61,22 @@ export interface Opened {
   why: string;
 }
 
-/** Opens a line: over WebTransport where the user asks for it, else over a WebSocket. Throws the reason where it does not come up. */
+/** Opens a line: over WebTransport where the browser has it and it gets through, else over a WebSocket. Throws the reason where it does not come up. */
 export async function openLine({ origin, token, certificate: pinned, transport }: LineOptions): Promise<Opened> {
   const certificate = await certificateOf(origin, token, pinned, AbortSignal.timeout(DIAL_MS));
-  if (transport !== "webtransport") {
-    const why = transport === "websocket" ? "as asked" : transport === "webrtc" ? "members of rooms have no WebRTC" : "";
+  const overWebSocket = async (why: string): Promise<Opened> => {
     return { line: await WebSocketLine.open(origin, AbortSignal.timeout(DIAL_MS)), certificate, why };
+  };
+  if (transport === "websocket") return overWebSocket("as asked");
+  if (!("WebTransport" in self)) return overWebSocket("this browser lacks WebTransport");
+  const asked = transport === "webtransport";
+  try {
+    const line = await WebTransportLine.open(origin, certificate, AbortSignal.timeout(asked ? DIAL_MS : FIRST_DIAL_MS));
+    return { line, certificate, why: asked ? "as asked" : transport === "webrtc" ? "members of rooms have no WebRTC" : "" };
+  } catch (error) {
+    if (asked || !(error instanceof Blocked)) throw error;
+    return overWebSocket(`WebTransport does not get through: ${error.message}`);
   }
-  if (!("WebTransport" in self)) throw new Error("this browser lacks WebTransport");
-  return { line: await WebTransportLine.open(origin, certificate, AbortSignal.timeout(DIAL_MS)), certificate, why: "as asked" };
 }
 
 class WebSocketLine implements Line {
@@ -164,7 +174,7 @@ class WebTransportLine implements Line {
   }
 
   get isClogged(): boolean {
-    return this.#waiting.datagram >= MOST_DATAGRAMS;
+    return this.#waiting.datagram >= CLOGGED_DATAGRAMS;
   }
 
   sendText(bytes: Uint8Array): void {
