@@ -148,12 +148,39 @@ export type FromPeer =
 
 export type ToPeer = { type: "control"; text: string } | { type: "datagram"; bytes: Uint8Array<ArrayBuffer> } | { type: "close" };
 
-/** To the worker that decodes voices. `number` counts a voice's packets. */
-export type ToVoiceWorker = { type: "packet"; member: number; number: number; packet: Uint8Array<ArrayBuffer> } | { type: "gone"; member: number };
+/** Samples of a voice a second, in one channel. */
+export const VOICE_RATE = 48_000;
 
-/** What a packet sounds like: one channel, 48,000 samples a second. */
-export interface VoiceBlock {
-  member: number;
-  number: number;
-  samples: Float32Array<ArrayBuffer>;
-}
+/** To a worker that codes voices. */
+export type ToVoiceWorker =
+  /** Somebody's packet, to be decoded. `number` counts a voice's packets. */
+  | { type: "packet"; member: number; number: number; packet: Uint8Array<ArrayBuffer> }
+  | { type: "gone"; member: number }
+  /** The user's own voice, to be encoded: the port hands out blocks of ten milliseconds. */
+  | { type: "microphone"; blocks: MessagePort };
+
+export type FromVoiceWorker =
+  /** What a packet sounds like. */
+  | { type: "block"; member: number; number: number; samples: Float32Array<ArrayBuffer> }
+  /** Ten milliseconds of the user's own voice. */
+  | { type: "packet"; packet: Uint8Array<ArrayBuffer> };
+
+/** `datagram`: the next message outdates it, so that it may be lost. */
+export type Lane = "datagram" | "stream";
+
+/** To the worker with a member's WebTransport session. */
+export type ToLineWorker =
+  | { type: "open"; origin: string; certificate: string | null; limitMs: number }
+  /** As on a control stream, with its length. */
+  | { type: "text"; bytes: Uint8Array }
+  | { type: "send"; bytes: Uint8Array; lane: Lane }
+  | { type: "close" };
+
+export type FromLineWorker =
+  | { type: "open"; challenge: Uint8Array }
+  /** `blocked`: another transport may get through. */
+  | { type: "failed"; why: string; blocked: boolean }
+  | { type: "text"; text: string }
+  /** A message of the room's. */
+  | { type: "message"; bytes: Uint8Array<ArrayBuffer> }
+  | { type: "ended"; why: string };

@@ -1,9 +1,7 @@
 // The user's microphone, for a program that records and for others in the room: each packet has ten milliseconds of Opus (docs/programs.md).
 
-const RATE = 48_000;
-const BLOCK_MS = 10;
-/** Speech without audible loss: Opus' recommendation for full band in one channel (RFC 6716, section 2.1.1). */
-const BITS_PER_SECOND = 40_000;
+import { type FromVoiceWorker, type ToVoiceWorker, VOICE_RATE } from "./messages.ts";
+
 /** With what messages of the microphone to and from an application begin. */
 const PREFIX = new TextEncoder().encode("mic");
 
@@ -28,7 +26,6 @@ export class Microphone {
   #started = false;
   #stop: (() => void) | null = null;
   #number = 0;
-  #blocks = 0;
 
   constructor(send: (packet: Uint8Array) => void) {
     this.#send = send;
@@ -57,36 +54,28 @@ export class Microphone {
     if (typeof AudioEncoder === "undefined") throw new Error("this browser has no encoder for sound");
     const wanted = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
     const stream = await navigator.mediaDevices.getUserMedia({ audio: wanted });
-    const encoder = new AudioEncoder({
-      output: (chunk) => this.#onPacket(chunk),
-      error: (error) => console.warn("the microphone's encoder stopped:", error),
-    });
-    encoder.configure({ codec: "opus", sampleRate: RATE, numberOfChannels: 1, bitrate: BITS_PER_SECOND, opus: { frameDuration: BLOCK_MS * 1_000 } });
-    const context = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
+    const context = new AudioContext({ sampleRate: VOICE_RATE, latencyHint: "interactive" });
     await context.audioWorklet.addModule(new URL("worklet.js", document.baseURI));
     const node = new AudioWorkletNode(context, "microphone", { numberOfInputs: 1, numberOfOutputs: 0 });
-    node.port.onmessage = ({ data }: MessageEvent<Float32Array<ArrayBuffer>>) => this.#onBlock(encoder, data);
+    const { port1, port2 } = new MessageChannel();
+    node.port.postMessage(port1, [port1]);
+    const worker = new Worker(new URL("voice-worker.js", document.baseURI), { type: "module" });
+    worker.postMessage({ type: "microphone", blocks: port2 } satisfies ToVoiceWorker, [port2]);
+    worker.onmessage = ({ data }: MessageEvent<FromVoiceWorker>) => {
+      if (data.type === "packet" && this.live) this.#onPacket(data.packet);
+    };
     context.createMediaStreamSource(stream).connect(node);
     this.#stop = () => {
       for (const track of stream.getTracks()) track.stop();
       void context.close();
-      if (encoder.state !== "closed") encoder.close();
+      worker.terminate();
     };
   }
 
-  #onBlock(encoder: AudioEncoder, data: Float32Array<ArrayBuffer>): void {
-    if (!this.live || encoder.state !== "configured") return;
-    const timestamp = this.#blocks * BLOCK_MS * 1_000;
-    this.#blocks += 1;
-    const block = new AudioData({ format: "f32", sampleRate: RATE, numberOfFrames: data.length, numberOfChannels: 1, timestamp, data });
-    encoder.encode(block);
-    block.close();
-  }
-
-  #onPacket(chunk: EncodedAudioChunk): void {
-    const packet = new Uint8Array(4 + chunk.byteLength);
+  #onPacket(opus: Uint8Array): void {
+    const packet = new Uint8Array(4 + opus.length);
     new DataView(packet.buffer).setUint32(0, this.#number);
-    chunk.copyTo(packet.subarray(4));
+    packet.set(opus, 4);
     this.#number = (this.#number + 1) >>> 0;
     this.#send(packet);
   }

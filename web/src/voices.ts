@@ -1,11 +1,10 @@
 // What other members of the room say: decoded, placed where they are, and each as loud as the user wants.
 
 import type { SoundOutput } from "./loudspeaker.ts";
-import type { ToVoiceWorker, VoiceBlock } from "./messages.ts";
+import { type FromVoiceWorker, type ToVoiceWorker, VOICE_RATE } from "./messages.ts";
 import { type Pose, type Vec3, rotate } from "./math.ts";
 import { FADE, type Volume, gainOf, loudnessOf } from "./volume.ts";
 
-const RATE = 48_000;
 /** A packet lasts so long, in seconds. */
 const BLOCK = 0.01;
 /** Seconds by which a voice is held back at least: the server hands it on with each of its pictures, 30 or 60 a second. Guess. */
@@ -114,7 +113,9 @@ export class Voices {
   #running(): Worker {
     if (!this.#worker) {
       this.#worker = new Worker(new URL("voice-worker.js", document.baseURI), { type: "module" });
-      this.#worker.onmessage = ({ data: { member, number, samples } }: MessageEvent<VoiceBlock>) => this.#speakers.get(member)?.onBlock(number, samples);
+      this.#worker.onmessage = ({ data }: MessageEvent<FromVoiceWorker>) => {
+        if (data.type === "block") this.#speakers.get(data.member)?.onBlock(data.number, data.samples);
+      };
     }
     return this.#worker;
   }
@@ -169,7 +170,7 @@ class Speaker {
     if (loudness >= SPEAKING) this.spokeAt = performance.now();
     const at = this.#due(number, context.currentTime, loudness);
     if (at === null) return;
-    const buffer = context.createBuffer(1, samples.length, RATE);
+    const buffer = context.createBuffer(1, samples.length, VOICE_RATE);
     buffer.copyToChannel(samples, 0);
     const source = new AudioBufferSourceNode(context, { buffer });
     source.connect(this.#panner);

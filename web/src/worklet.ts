@@ -95,15 +95,21 @@ class Speaker extends AudioWorkletProcessor {
 }
 
 class Recorder extends AudioWorkletProcessor {
+  #encoder: MessagePort | null = null;
   #block = new Float32Array(BLOCK);
   #filled = 0;
+
+  constructor() {
+    super();
+    this.port.onmessage = ({ data }: MessageEvent<MessagePort>) => (this.#encoder = data);
+  }
 
   process(inputs: Float32Array[][]): boolean {
     for (const sample of inputs[0]?.[0] ?? []) {
       this.#block[this.#filled] = sample;
       this.#filled += 1;
       if (this.#filled < BLOCK) continue;
-      this.port.postMessage(this.#block, [this.#block.buffer]);
+      this.#encoder?.postMessage(this.#block, [this.#block.buffer]);
       this.#block = new Float32Array(BLOCK);
       this.#filled = 0;
     }

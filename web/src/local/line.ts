@@ -2,28 +2,16 @@
 
 import { Blocked } from "../carrier.ts";
 import { textOf, withLength } from "../control.ts";
-import { MAX_ROOM_MESSAGE_BYTES, type TransportName } from "../generated/core.ts";
+import type { TransportName } from "../generated/core.ts";
 import { ROOMS_PATH } from "../generated/wire.ts";
-import type { TransportChoice } from "../messages.ts";
+import type { FromLineWorker, Lane, ToLineWorker, TransportChoice } from "../messages.ts";
 import { certificateOf } from "../session-info.ts";
-import { openWebTransport } from "../webtransport.ts";
 
 /** How long the server may take to answer, and how long over WebTransport where a WebSocket may get through instead. */
 const DIAL_MS = 6_000;
 const FIRST_DIAL_MS = 3_000;
 /** A WebSocket that holds this many bytes back is given nothing that may be lost: it would arrive too late. */
 const MOST_WAITING = 4_096;
-/** The same in datagrams that wait for the browser to take them. Guess: what a member that talks sends in a tenth of a second. */
-const CLOGGED_DATAGRAMS = 16;
-/** More are lost. Guess: a page that is busy with its own pictures says in one go what it heard for half a second. */
-const MOST_DATAGRAMS = 64;
-/** Messages that wait for a stream; what is beyond is lost, and said again later. */
-const MOST_MESSAGES = 64;
-/** How a text begins on the stream; no version of a room's messages does. */
-const TEXT = "{".charCodeAt(0);
-
-/** `datagram`: the next message outdates it, so that it may be lost. */
-export type Lane = "datagram" | "stream";
 
 export interface LineOut {
   onText(text: string): void;
@@ -71,7 +59,7 @@ export async function openLine({ origin, token, certificate: pinned, transport }
   if (!("WebTransport" in self)) return overWebSocket("this browser lacks WebTransport");
   const asked = transport === "webtransport";
   try {
-    const line = await WebTransportLine.open(origin, certificate, AbortSignal.timeout(asked ? DIAL_MS : FIRST_DIAL_MS));
+    const line = await WebTransportLine.open(origin, certificate, asked ? DIAL_MS : FIRST_DIAL_MS);
     return { line, certificate, why: asked ? "as asked" : transport === "webrtc" ? "members of rooms have no WebRTC" : "" };
   } catch (error) {
     if (asked || !(error instanceof Blocked)) throw error;
@@ -140,106 +128,61 @@ class WebSocketLine implements Line {
   }
 }
 
+/** Over WebTransport, in a worker: a browser's streams take and hand out one datagram each time their thread is free, and that of a page which
+ *  renders without a graphics card is busy for hundreds of milliseconds at a time. */
 class WebTransportLine implements Line {
   readonly transport = "webtransport";
   readonly challenge: Uint8Array;
-  readonly #transport: WebTransport;
-  readonly #stream: WritableStreamDefaultWriter<Uint8Array>;
-  readonly #datagrams: WritableStreamDefaultWriter<Uint8Array>;
-  #waiting = { datagram: 0, stream: 0 };
-  #out: LineOut | null = null;
-  #begins: (() => void) | null = null;
+  /** The worker drops what waits for too long. */
+  readonly isClogged = false;
+  readonly #worker: Worker;
+  out: LineOut | null = null;
 
-  private constructor({ transport, stream, datagrams, challenge }: Awaited<ReturnType<typeof openWebTransport>>) {
-    this.#transport = transport;
+  private constructor(worker: Worker, challenge: Uint8Array) {
+    this.#worker = worker;
     this.challenge = challenge;
-    this.#stream = stream.writable.getWriter() as WritableStreamDefaultWriter<Uint8Array>;
-    this.#datagrams = datagrams;
-    this.#stream.closed.catch(() => undefined);
-    const begun = new Promise<void>((resolve) => (this.#begins = resolve));
-    void begun.then(() => this.#run(stream.readable as ReadableStream<Uint8Array>));
   }
 
-  static async open(origin: string, certificate: string | null, limit: AbortSignal): Promise<WebTransportLine> {
-    return new WebTransportLine(await openWebTransport(origin, ROOMS_PATH, certificate, limit));
-  }
-
-  get out(): LineOut | null {
-    return this.#out;
-  }
-
-  set out(out: LineOut | null) {
-    this.#out = out;
-    if (out) this.#begins?.();
-  }
-
-  get isClogged(): boolean {
-    return this.#waiting.datagram >= CLOGGED_DATAGRAMS;
+  static open(origin: string, certificate: string | null, limitMs: number): Promise<WebTransportLine> {
+    const worker = new Worker(new URL("line-worker.js", document.baseURI), { type: "module" });
+    worker.postMessage({ type: "open", origin, certificate, limitMs } satisfies ToLineWorker);
+    return new Promise((resolve, reject) => {
+      const fail = (error: Error): void => {
+        worker.terminate();
+        reject(error);
+      };
+      worker.onerror = ({ message }) => fail(new Blocked(`the worker does not start: ${message}`));
+      worker.onmessage = ({ data }: MessageEvent<FromLineWorker>) => {
+        if (data.type === "failed") fail(data.blocked ? new Blocked(data.why) : new Error(data.why));
+        if (data.type !== "open") return;
+        const line = new WebTransportLine(worker, data.challenge);
+        worker.onmessage = ({ data }: MessageEvent<FromLineWorker>) => line.#onNews(data);
+        resolve(line);
+      };
+    });
   }
 
   sendText(bytes: Uint8Array): void {
-    this.#write("stream", bytes, MOST_MESSAGES);
+    this.#post({ type: "text", bytes });
   }
 
   send(bytes: Uint8Array, lane: Lane): void {
-    if (lane === "datagram" && bytes.length <= this.#transport.datagrams.maxDatagramSize) this.#write(lane, bytes, MOST_DATAGRAMS);
-    else this.#write("stream", withLength(bytes), MOST_MESSAGES);
+    this.#post({ type: "send", bytes, lane });
   }
 
   close(): void {
-    this.#out = null;
-    this.#transport.close();
+    this.out = null;
+    // It ends by itself once the session is closed.
+    this.#post({ type: "close" });
   }
 
-  #write(lane: Lane, bytes: Uint8Array, most: number): void {
-    if (this.#waiting[lane] >= most) return;
-    this.#waiting[lane] += 1;
-    // A failed write means a lost session, which the readers report.
-    void (lane === "datagram" ? this.#datagrams : this.#stream)
-      .write(bytes)
-      .catch(() => undefined)
-      .finally(() => (this.#waiting[lane] -= 1));
+  #post(message: ToLineWorker): void {
+    this.#worker.postMessage(message);
   }
 
-  async #run(stream: ReadableStream<Uint8Array>): Promise<void> {
-    const closed = this.#transport.closed.then(({ reason }) => reason || "the server closed the connection");
-    const why = await Promise.race([this.#readDatagrams(), this.#readStream(stream), closed]).catch(() => "the connection broke");
-    this.#out?.onEnded(why);
+  #onNews(news: FromLineWorker): void {
+    if (news.type === "text") this.out?.onText(news.text);
+    else if (news.type === "message") this.out?.onMessage(news.bytes);
+    else if (news.type === "ended") this.out?.onEnded(news.why);
   }
-
-  async #readDatagrams(): Promise<string> {
-    const reader = this.#transport.datagrams.readable.getReader() as ReadableStreamDefaultReader<Uint8Array>;
-    for (;;) {
-      const { value, done } = await reader.read();
-      if (done) return "the server closed the connection";
-      this.#out?.onMessage(value);
-    }
-  }
-
-  /** Cuts the stream into messages, each behind its length. */
-  async #readStream(stream: ReadableStream<Uint8Array>): Promise<string> {
-    const reader = stream.getReader();
-    let buffered = new Uint8Array();
-    for (;;) {
-      const { value, done } = await reader.read();
-      if (done) return "the server ended the membership";
-      buffered = joined(buffered, value);
-      while (buffered.length >= 4) {
-        const end = 4 + new DataView(buffered.buffer, buffered.byteOffset).getUint32(0);
-        if (end - 4 > MAX_ROOM_MESSAGE_BYTES) return "the server's message is longer than the protocol allows";
-        if (buffered.length < end) break;
-        const message = buffered.slice(4, end);
-        buffered = buffered.subarray(end);
-        if (message[0] === TEXT) this.#out?.onText(new TextDecoder().decode(message));
-        else this.#out?.onMessage(message);
-      }
-    }
-  }
-}
-
-function joined(one: Uint8Array, other: Uint8Array): Uint8Array<ArrayBuffer> {
-  const both = new Uint8Array(one.length + other.length);
-  both.set(one);
-  both.set(other, one.length);
-  return both;
 }
