@@ -157,7 +157,7 @@ class App {
   }
 
   #startWorker(): void {
-    // Before the fragment: ?painter=webgl2, ?painter=video, ?painter=2d, ?transport= and the name of one.
+    // Before the fragment: ?painter=webgl2, ?painter=video, ?painter=2d, ?display=newest, ?transport= and the name of one.
     const options = new URLSearchParams(location.search);
     const painter = options.get("painter");
     const { surface, why } = surfaceFor(painter === "webgl2" || painter === "video" || painter === "2d" ? painter : "auto");
@@ -175,6 +175,7 @@ class App {
       certificate: this.#certificate,
       epoch: performance.timeOrigin,
       displayHz: 60,
+      displayOrder: options.get("display") === "newest" ? "newest" : "in-turn",
       clipboard: this.#clipboard,
       userName: this.#said,
     };

@@ -58,6 +58,9 @@ export type TransportChoice = TransportName | "auto";
 /** `auto` takes WebGL2 where there is a graphics card, else a video element where the browser lets it be fed with pictures, else 2D. */
 export type PainterChoice = "auto" | "webgl2" | "video" | "2d";
 
+/** Whether the display shows each picture in its turn, or the newest first. */
+export type DisplayOrder = "in-turn" | "newest";
+
 export interface StartMessage {
   type: "start";
   surface: Surface;
@@ -74,6 +77,7 @@ export interface StartMessage {
   /** The window's `performance.timeOrigin`: the worker's clock is mapped onto the window's with it. */
   epoch: number;
   displayHz: number;
+  displayOrder: DisplayOrder;
   /** Lets the application read and write the clipboard, where the server's owner permits it as well. */
   clipboard: boolean;
   /** What others in the room are to call the user; empty: what the server makes up. */

@@ -11,6 +11,14 @@ export type RtpTimestamp = number & { readonly [kind]: "RTP timestamp" };
 /** The name between receiver and display: the RTP timestamp where the browser receives by itself, else the frame's number. */
 export type PictureKey = FrameId | RtpTimestamp;
 
+/** Where a picture stands in the queue before the display, in microseconds. */
+export interface DisplayTimes {
+  /** When its capture began, on the server's clock. */
+  capturedAt: number;
+  /** When it is late, on the page's clock; infinity where that is not known. */
+  deadline: number;
+}
+
 /** How a decoded picture is divided: the rows that are shown, from the top, and what lies below them. */
 export interface Crop {
   /** Rows that are shown. */

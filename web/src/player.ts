@@ -9,7 +9,7 @@ import { type CodecKind, type DevicesDescription, HANDS } from "./generated/wire
 import type { DeviceInput } from "./input/devices.ts";
 import { SoundDecoder } from "./listener.ts";
 import type { Marker, ServerMessage, Statistics, StreamDescription } from "./messages.ts";
-import type { Crop, FrameId, MarkerPixels, PictureKey, RtpTimestamp } from "./picture.ts";
+import type { Crop, DisplayTimes, FrameId, MarkerPixels, PictureKey, RtpTimestamp } from "./picture.ts";
 
 export interface PlayerOptions {
   carrier: Carrier;
@@ -30,7 +30,7 @@ export interface PlayerOut {
   onMessage(message: ServerMessage): void;
   /** Whoever takes the picture closes it, and answers with `onShown` if it was shown. Without `views` nobody knows what
    *  it shows, so only a screen can take it. */
-  onPicture(frame: PictureKey, picture: VideoFrame, crop: Crop, views: Float32Array<ArrayBuffer> | null): void;
+  onPicture(frame: PictureKey, picture: VideoFrame, crop: Crop, times: DisplayTimes, views: Float32Array<ArrayBuffer> | null): void;
   /** A message from the application that may have been lost. */
   onUnreliable(data: Uint8Array<ArrayBuffer>): void;
   /** The server has proven that it knows the token. */
@@ -281,7 +281,7 @@ export class Player {
     this.#passing.delete(frame);
     // A screen may have a chance for a picture that another has caught up with; a headset draws the newest for where it looks now.
     if (passing && (passing.show || !this.#immersive)) {
-      this.#out.onPicture(frame, picture, cropTo(passing.size, picture) ?? whole(picture), passing.views);
+      this.#out.onPicture(frame, picture, cropTo(passing.size, picture) ?? whole(picture), this.#timesOf(frame), passing.views);
     } else picture.close();
     this.#pump();
   }
@@ -294,8 +294,13 @@ export class Player {
     this.#unnoted = null;
     const views = this.#core.picture_views(rtpTimestamp) as Float32Array<ArrayBuffer> | undefined;
     const crop = this.#cropOf(picture, rtpTimestamp);
-    if (crop && (views || !this.#immersive)) this.#out.onPicture(rtpTimestamp, picture, crop, views ?? null);
+    if (crop && (views || !this.#immersive)) this.#out.onPicture(rtpTimestamp, picture, crop, this.#timesOf(rtpTimestamp), views ?? null);
     else this.#unnoted = received;
+  }
+
+  #timesOf(frame: PictureKey): DisplayTimes {
+    const [capturedAt = 0, deadline = Number.POSITIVE_INFINITY] = this.#core.display_times(this.#now(), frame);
+    return { capturedAt, deadline };
   }
 
   /** By its note, or while that is on its way by the stream's description. Null where that is of another size: a picture may overtake

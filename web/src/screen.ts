@@ -1,7 +1,10 @@
 // Shows pictures on the page's canvas at the display's own pace.
 
+import { micros, type PageClock } from "./clock.ts";
+import { DisplayQueue } from "./core/core.js";
+import type { DisplayOrder } from "./messages.ts";
 import type { Painter } from "./painter.ts";
-import type { Crop, MarkerPixels, PictureKey } from "./picture.ts";
+import type { Crop, DisplayTimes, MarkerPixels, PictureKey } from "./picture.ts";
 
 export interface ScreenOut {
   /** The frame goes to the display from the canvas. `marker` are the pixels that were decoded below it; null where it has no marker. */
@@ -10,9 +13,6 @@ export interface ScreenOut {
   onRefreshRate(hertz: number): void;
 }
 
-/** Pictures are this much rarer than the display's chances where one may wait for the next chance: below that it would delay more than
- *  the one picture behind it. */
-const CHANCES_PER_PICTURE = 1.8;
 /** Weight of one more interval in a mean. Guess: settled within a second at 30 frames a second. */
 const NEWS = 1 / 16;
 
@@ -70,60 +70,66 @@ class RefreshRate {
 }
 
 /**
- * Paints a picture as soon as it is there, so that the display does not wait for drawing. The newest picture first; but where the
- * display changes about twice for each picture, one that came late is shown before the one that caught up with it: a picture left out
- * is seen as a jerk, one chance of delay is not.
+ * Paints a picture as soon as the canvas is free, so that the display does not wait for drawing. Which one is decided by the core's queue:
+ * where two came between two of the display's chances, the second waits for the next chance rather than being shown instead of the first.
  */
 export class Screen {
   readonly #out: ScreenOut;
   readonly #painter: Painter;
+  readonly #clock: PageClock;
+  readonly #queue: DisplayQueue;
+  /** What is in the queue, by numbers: several sessions have the same frames. */
+  readonly #waiting = new Map<number, Waiting>();
+  #number = 0;
   #painted: Painted | null = null;
   #painting = false;
-  #waiting: Waiting | null = null;
   #scheduled: number;
   #later: ReturnType<typeof setTimeout> | undefined;
   /** Updated all the time, for windows move to other displays. */
   readonly #chances = new Cadence();
-  readonly #pictures = new Cadence();
   readonly #refresh = new RefreshRate();
 
-  constructor(painter: Painter, out: ScreenOut) {
+  constructor(painter: Painter, clock: PageClock, order: DisplayOrder, out: ScreenOut) {
     this.#out = out;
+    this.#clock = clock;
     this.#painter = painter;
+    this.#queue = new DisplayQueue(order);
     this.#scheduled = requestAnimationFrame((at) => this.#onChance(at));
   }
 
-  /** Takes the picture over and shows it at the display's next chance, or at the one after it. */
-  show(frame: PictureKey, picture: VideoFrame, crop: Crop): void {
-    const now = performance.now();
-    this.#pictures.note(now);
-    const arrived = { frame, picture, crop };
-    // A page that is not looked at has no chances: nothing is painted for it.
-    const unseen = this.#painted !== null && now - this.#painted.paintedAt > PAUSE_MS;
-    const next = this.#waiting;
-    this.#waiting = null;
-    if (this.#painting || unseen) {
-      next?.picture.close();
-      this.#waiting = arrived;
-    } else if (next) {
-      this.#waiting = arrived;
-      void this.#paint(next);
-    } else if (this.#painted && this.#mayWait()) {
-      this.#waiting = arrived;
-    } else {
-      void this.#paint(arrived);
-    }
+  /** Takes the picture over and shows it at one of the display's next chances, unless newer ones come first. */
+  show(frame: PictureKey, picture: VideoFrame, crop: Crop, { capturedAt, deadline }: DisplayTimes): void {
+    // Only the newest waits on a page that is not looked at.
+    if (this.#isUnseen()) this.#queue.set_refresh_interval(Number.NaN);
+    this.#number += 1;
+    this.#waiting.set(this.#number, { frame, picture, crop });
+    this.#queue.push(capturedAt, deadline, this.#number);
+    this.#closeSkipped();
+    this.#advance();
   }
 
   close(): void {
     cancelAnimationFrame(this.#scheduled);
     clearTimeout(this.#later);
-    this.#waiting?.picture.close();
-    this.#waiting = null;
+    for (const { picture } of this.#waiting.values()) picture.close();
+    this.#waiting.clear();
+    this.#queue.free();
   }
 
-  #mayWait(): boolean {
-    return this.#pictures.everyMs >= CHANCES_PER_PICTURE * this.#chances.everyMs;
+  /** A page that is not looked at has no chances: nothing is painted for it. */
+  #isUnseen(): boolean {
+    return this.#painted !== null && performance.now() - this.#painted.paintedAt > PAUSE_MS;
+  }
+
+  /** Paints what is next, where the canvas is free, or holds a picture that nobody needs to see because a newer one is there. */
+  #advance(): void {
+    if (this.#painting || (this.#painted && (this.#queue.shows_in_turn || this.#isUnseen()))) return;
+    const number = this.#queue.take(micros(this.#clock.now()));
+    this.#closeSkipped();
+    const next = number === undefined ? undefined : this.#waiting.get(number);
+    if (number === undefined || !next) return;
+    this.#waiting.delete(number);
+    void this.#paint(next);
   }
 
   async #paint({ frame, picture, crop }: Waiting): Promise<void> {
@@ -134,28 +140,26 @@ export class Screen {
       picture.close();
       this.#painting = false;
     }
-    if (!this.#mayWait()) this.#paintWaiting();
+    this.#advance();
   }
 
-  #paintWaiting(): void {
-    const next = this.#waiting;
-    this.#waiting = null;
-    if (next) void this.#paint(next);
-  }
-
-  /** The canvas is free for the next picture. */
-  #onGone(): void {
-    if (!this.#painted && !this.#painting) this.#paintWaiting();
+  #closeSkipped(): void {
+    for (let number = this.#queue.poll_skipped(); number !== undefined; number = this.#queue.poll_skipped()) {
+      this.#waiting.get(number)?.picture.close();
+      this.#waiting.delete(number);
+    }
   }
 
   /** What is on the canvas goes to the display when this returns. */
   #onChance(at: number): void {
     this.#scheduled = requestAnimationFrame((next) => this.#onChance(next));
     this.#chances.note(at);
+    this.#queue.set_refresh_interval(this.#chances.everyMs * 1_000);
     if (this.#refresh.note(at)) this.#out.onRefreshRate(this.#refresh.hertz);
     const shown = this.#painted;
     this.#painted = null;
     if (shown) this.#out.onShown(shown.frame, shown.marker);
-    if (this.#waiting) this.#later = setTimeout(() => this.#onGone());
+    this.#queue.on_refresh(micros(this.#clock.now()));
+    if (!this.#queue.is_empty) this.#later = setTimeout(() => this.#advance());
   }
 }

@@ -53,7 +53,7 @@ class MediaWorker {
     this.#screenHz = start.displayHz;
     this.#displayHz = start.displayHz;
     const { painter, why } = painterFor(start.surface, start.why);
-    this.#screen = new Screen(painter, {
+    this.#screen = new Screen(painter, this.#clock, start.displayOrder, {
       onShown: (frame, marker) => this.#onShown(this.#clock.now(), frame, marker),
       onRefreshRate: (hertz) => this.#onRefreshRate(hertz),
     });
@@ -171,8 +171,8 @@ class MediaWorker {
       },
       {
         onMessage: (message) => this.#onServer(message),
-        onPicture: (frame, picture, crop, views) => {
-          if (!this.#immersive) this.#screen.show(frame, picture, crop);
+        onPicture: (frame, picture, crop, times, views) => {
+          if (!this.#immersive) this.#screen.show(frame, picture, crop, times);
           else if (views) scope.postMessage({ type: "frame", frame, picture, crop, views }, [picture, views.buffer]);
           else picture.close();
         },

@@ -9,8 +9,8 @@ use clap::Args;
 #[cfg(target_os = "linux")]
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use nearlight_client::{
-    ApplicationMessage, HeadlessOptions, Messages, Outage, Target, ViewOptions, WindowOptions, headless, message_json,
-    summary_json, summary_table, window,
+    ApplicationMessage, DisplayOrder, HeadlessOptions, Messages, Outage, Target, ViewOptions, WindowOptions, headless,
+    message_json, summary_json, summary_table, window,
 };
 #[cfg(target_os = "linux")]
 use nearlight_client::{KmsOptions, kms};
@@ -59,6 +59,10 @@ pub(crate) struct ViewArguments {
     /// Headless: refresh rate of a virtual display [default: pictures are displayed when they are decoded]
     #[arg(long, requires = "headless", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     display_hz: Option<u16>,
+    /// Show each picture in its turn, where two came between two of the display's refreshes, or the newest at once and not the other: in-turn
+    /// or newest
+    #[arg(long, value_name = "ORDER", default_value = "in-turn")]
+    order: DisplayOrder,
     /// Request a key frame after each loss instead of retransmissions
     #[arg(long)]
     intra: bool,
@@ -203,6 +207,7 @@ fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {
     if let Some(codec) = arguments.codec {
         view.codecs = vec![codec];
     }
+    view.display_order = arguments.order;
     view.clipboard = arguments.clipboard;
     view.intra_only = arguments.intra;
     if let Some(nanos) = arguments.stand_in_decode {

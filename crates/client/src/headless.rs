@@ -1,14 +1,15 @@
 //! A viewer without a display, for measurements and tests, with a synthetic user.
 //!
 //! "Displayed" means handed over at the decoder's output; with a display rate given, it means the next slot of a virtual display
-//! of that rate, which shows the newest picture that was decoded before the slot.
+//! of that rate, which shows the next of the pictures that were decoded before the slot.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nearlight_codec::Picture;
 use nearlight_events::Summary;
 use nearlight_net::{Alarm, Clock};
-use nearlight_units::{Span, Time};
+use nearlight_session::{DisplayOrder, DisplayQueue};
+use nearlight_units::{RemoteTime, Span, Time};
 use nearlight_viewer::player::{Decoded, Happening, Player, Screen, Ticket, UserInput, channels};
 use nearlight_wire::{Pose, marker::Marker};
 use tokio::sync::{mpsc, watch};
@@ -48,12 +49,14 @@ pub async fn watch_until(
     view.clipboard = false;
     let file = view.record.screenshot.clone();
     let last = file.as_ref().map(|_| Arc::new(Mutex::new(None)));
+    let order = view.display_order;
+    let in_turn = display_hz.is_some() && order == DisplayOrder::InTurn;
     let slots = display_hz.map(|hz| {
         let (pictures, waiting) = mpsc::unbounded_channel();
-        tokio::spawn(virtual_display(interval(hz), clock, waiting, handles.happenings.clone()));
+        tokio::spawn(virtual_display(order, interval(hz), clock, waiting, handles.happenings.clone()));
         pictures
     });
-    let screen = Pictures { reports: handles.happenings, slots, last: last.clone() };
+    let screen = Pictures { reports: handles.happenings, slots, in_turn, last: last.clone() };
     let moving = tokio::spawn(move_about(interval(samples_per_second), clock, handles.start, handles.inputs));
     let player = Player {
         clock,
@@ -124,12 +127,16 @@ async fn move_about(
 struct Waiting {
     ticket: Ticket,
     marker: Option<Marker>,
+    captured_at: RemoteTime,
+    deadline: Option<Time>,
 }
 
 /// The display of a headless run.
 struct Pictures {
     reports: mpsc::UnboundedSender<Happening>,
     slots: Option<mpsc::UnboundedSender<Waiting>>,
+    /// Pictures behind which newer ones have arrived are of use.
+    in_turn: bool,
     /// The last picture, where it is to be kept.
     last: Option<Arc<Mutex<Option<Picture>>>>,
 }
@@ -139,7 +146,10 @@ impl Screen for Pictures {
         let Decoded { ticket, at, marker, .. } = *decoded;
         // A player that has ended needs no report.
         match &self.slots {
-            Some(slots) => drop(slots.send(Waiting { ticket, marker })),
+            Some(slots) => {
+                let (captured_at, deadline) = decoded.queue_times();
+                drop(slots.send(Waiting { ticket, marker, captured_at, deadline }));
+            }
             None => drop(self.reports.send(Happening::Displayed { ticket, at, marker })),
         }
         if let Some(last) = &self.last {
@@ -147,23 +157,40 @@ impl Screen for Pictures {
             decoded.picture.copy_to(last.get_or_insert_with(|| Picture::new(decoded.picture.size)));
         }
     }
+
+    fn shows_in_turn(&self) -> bool {
+        self.in_turn
+    }
 }
 
-/// Displays the newest picture at each slot. Slots lie at multiples of the interval on the clock.
+/// Displays a picture at each slot, the newest or each in its turn. Slots lie at multiples of the interval on the clock.
 async fn virtual_display(
+    order: DisplayOrder,
     interval: Span,
     clock: Clock,
-    mut waiting: mpsc::UnboundedReceiver<Waiting>,
+    mut decoded: mpsc::UnboundedReceiver<Waiting>,
     reports: mpsc::UnboundedSender<Happening>,
 ) {
     let mut alarm = Alarm::new(clock);
-    while let Some(mut newest) = waiting.recv().await {
+    let mut queue = DisplayQueue::new(order);
+    queue.set_refresh_interval(Some(interval));
+    let push = |queue: &mut DisplayQueue<Waiting>, waiting: Waiting| {
+        queue.push(waiting.captured_at, waiting.deadline, waiting);
+    };
+    loop {
+        if queue.is_empty() {
+            let Some(first) = decoded.recv().await else { return };
+            push(&mut queue, first);
+        }
         let at = next_slot(clock.now(), interval);
         alarm.at(at).await;
-        while let Ok(newer) = waiting.try_recv() {
-            newest = newer;
+        while let Ok(newer) = decoded.try_recv() {
+            push(&mut queue, newer);
         }
-        let Waiting { ticket, marker } = newest;
+        let next = queue.take(at);
+        queue.on_refresh(at);
+        while queue.poll_skipped().is_some() {}
+        let Some(Waiting { ticket, marker, .. }) = next else { continue };
         if reports.send(Happening::Displayed { ticket, at, marker }).is_err() {
             return;
         }

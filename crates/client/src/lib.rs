@@ -27,8 +27,8 @@ pub mod window;
 
 pub use error::ClientError;
 pub use nearlight_viewer::{
-    ApplicationMessage, ExitClass, MessageError, Messages, NotAnOutage, Outage, PathOptions, RecordOptions, Target,
-    ViewOptions, ViewerError,
+    ApplicationMessage, DisplayOrder, ExitClass, MessageError, Messages, NotAnOutage, Outage, PathOptions,
+    RecordOptions, Target, ViewOptions, ViewerError,
 };
 #[cfg(target_os = "linux")]
 pub use options::KmsOptions;

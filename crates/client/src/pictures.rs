@@ -1,50 +1,74 @@
-//! Decoded pictures on their way from the decoder's thread to the one that shows them: the newest wins.
+//! Decoded pictures on their way from the decoder's thread to the one that shows them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearlight_codec::{Picture, Size};
+use nearlight_session::{DisplayOrder, DisplayQueue};
+use nearlight_units::{Span, Time};
 use nearlight_viewer::player::{Decoded, Screen, Ticket};
 use nearlight_wire::marker::Marker;
 
 /// A picture that has not been shown yet.
+#[derive(Debug)]
 pub struct Waiting {
     pub ticket: Ticket,
     pub marker: Option<Marker>,
     pub picture: Picture,
 }
 
-/// One waiting picture, and memory for the next.
+/// The pictures that wait, and memory for the next.
 pub struct Pictures {
     shelf: Mutex<Shelf>,
+    in_turn: bool,
     /// The last picture shown must survive the run.
     keep: bool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
-#[derive(Default)]
 struct Shelf {
-    newest: Option<Waiting>,
-    /// At most the one that the decoder fills while another is shown.
+    queue: DisplayQueue<Waiting>,
+    /// Not more than have waited at once, and the one that is shown.
     spare: Vec<Picture>,
     last: Option<Picture>,
 }
 
+impl Shelf {
+    fn keep_skipped(&mut self) {
+        while let Some(skipped) = self.queue.poll_skipped() {
+            self.spare.push(skipped.picture);
+        }
+    }
+}
+
 impl Pictures {
-    /// `wake` is called when a picture waits where none did before.
-    pub fn new(keep: bool, wake: Box<dyn Fn() + Send + Sync>) -> Self {
-        Self { shelf: Mutex::default(), keep, wake }
+    /// For a display that refreshes at `display_hz`. `wake` is called when a picture waits where none did before.
+    pub fn new(order: DisplayOrder, display_hz: u16, keep: bool, wake: Box<dyn Fn() + Send + Sync>) -> Self {
+        let mut queue = DisplayQueue::new(order);
+        queue.set_refresh_interval((display_hz > 0).then(|| Span::from_secs(1) / i64::from(display_hz)));
+        let shelf = Mutex::new(Shelf { queue, spare: Vec::new(), last: None });
+        Self { shelf, in_turn: order == DisplayOrder::InTurn, keep, wake }
     }
 
-    /// The newest picture, to be shown and given back.
-    pub fn take(&self) -> Option<Waiting> {
-        self.shelf().newest.take()
+    /// The next picture, to be shown and given back.
+    pub fn take(&self, now: Time) -> Option<Waiting> {
+        let mut shelf = self.shelf();
+        let taken = shelf.queue.take(now);
+        shelf.keep_skipped();
+        taken
     }
 
-    /// The picture was shown; its memory is reused.
-    pub fn give_back(&self, shown: Waiting) {
+    /// The picture is on the display since `now`; its memory is reused. True where others wait.
+    pub fn give_back(&self, now: Time, shown: Waiting) -> bool {
         let mut shelf = self.shelf();
         let spare = if self.keep { shelf.last.replace(shown.picture) } else { Some(shown.picture) };
         shelf.spare.extend(spare);
+        shelf.queue.on_refresh(now);
+        !shelf.queue.is_empty()
+    }
+
+    /// Whether the next picture waits until the display has shown the one before.
+    pub fn shows_in_turn(&self) -> bool {
+        self.shelf().queue.shows_in_turn()
     }
 
     /// The last picture shown, where it was kept.
@@ -63,16 +87,21 @@ impl Screen for Pictures {
         let spare = self.shelf().spare.pop();
         let mut copy = spare.unwrap_or_else(|| Picture::new(Size { width: 16, height: 16 }));
         decoded.picture.copy_to(&mut copy);
-        let passed_over = {
+        let (captured_at, deadline) = decoded.queue_times();
+        let was_empty = {
             let mut shelf = self.shelf();
-            let passed_over = shelf.newest.replace(Waiting { ticket, marker, picture: copy });
-            let woken = passed_over.is_some();
-            shelf.spare.extend(passed_over.map(|waiting| waiting.picture));
-            woken
+            let was_empty = shelf.queue.is_empty();
+            shelf.queue.push(captured_at, deadline, Waiting { ticket, marker, picture: copy });
+            shelf.keep_skipped();
+            was_empty
         };
-        if !passed_over {
+        if was_empty {
             (self.wake)();
         }
+    }
+
+    fn shows_in_turn(&self) -> bool {
+        self.in_turn
     }
 }
 
@@ -108,6 +137,8 @@ mod tests {
         let woken = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&woken);
         let pictures = Pictures::new(
+            DisplayOrder::Newest,
+            60,
             true,
             Box::new(move || {
                 count.fetch_add(1, Ordering::Relaxed);
@@ -129,10 +160,10 @@ mod tests {
                     damaged: false,
                 });
             }
-            let newest = pictures.take().expect("waiting");
+            let newest = pictures.take(Time::ZERO).expect("waiting");
             assert_eq!(newest.ticket.frame, FrameId(2 * round + 1));
-            pictures.give_back(newest);
-            assert!(pictures.take().is_none());
+            assert!(!pictures.give_back(Time::ZERO, newest));
+            assert!(pictures.take(Time::ZERO).is_none());
         }
         assert_eq!(woken.load(Ordering::Relaxed), 10);
         assert!(pictures.shelf().spare.len() <= 2);

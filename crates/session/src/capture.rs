@@ -18,6 +18,8 @@ const ENOUGH_FRAMES: usize = 16;
 const MARGIN: Span = Span::from_micros(500);
 /// A longer wait means that the display was not refreshing.
 const LONGEST_WAIT: Span = Span::from_secs(1);
+/// A display catches up with a queue sooner. Guess: twice as long as it lets pictures wait.
+const LONGEST_QUEUE: Span = Span::from_millis(200);
 /// A ratio of refreshes or inputs to frames within this distance of a whole number counts as whole: 59.94 Hz is 60.
 const WHOLE: f64 = 0.02;
 /// Where displays refresh or inputs arrive faster than this, in nanoseconds, the wait is not worth optimizing. Guess.
@@ -40,6 +42,7 @@ pub(crate) struct CaptureTiming {
     /// How long before a refresh a picture must be decoded to be shown by it: it has to be drawn as well.
     lead: i64,
     frames: VecDeque<Shown>,
+    queued: Queued,
     inputs: VecDeque<Input>,
     best: Option<Time>,
     sought_at: Option<Time>,
@@ -51,6 +54,32 @@ struct Shown {
     captured_at: Time,
     /// How long it waited, decoded, for the display.
     waited: Span,
+}
+
+/// Tells pictures that waited because an earlier one had its turn first: it had come late, just before them.
+#[derive(Clone, Debug, Default)]
+struct Queued {
+    /// Of the newest picture, on the server's clock: when it was decoded and when it was displayed.
+    newest: Option<(Time, Time)>,
+    since: Option<Time>,
+}
+
+impl Queued {
+    /// Whether the picture had to wait for the one before it. All in nanoseconds.
+    fn on_displayed(&mut self, displayed_at: Time, waited: Span, frame_interval: i64) -> bool {
+        let decoded_at = displayed_at - waited;
+        let previous = self.newest.replace((decoded_at, displayed_at));
+        let Some((decoded_before, displayed_before)) = previous.filter(|(_, displayed)| decoded_at < *displayed) else {
+            self.since = None;
+            return false;
+        };
+        let (step, since_shown) = (decoded_at - decoded_before, displayed_at - displayed_before);
+        // Where pictures come at even intervals and each waits for more than a refresh, none is in another's way.
+        if since_shown > Span::ZERO && step < Span::from_nanos(frame_interval) * 3 / 4 {
+            self.since.get_or_insert(displayed_at);
+        }
+        self.since.is_some_and(|since| displayed_at - since < LONGEST_QUEUE)
+    }
 }
 
 /// When an input was made, on the client's clock, and when it arrived.
@@ -67,6 +96,7 @@ impl CaptureTiming {
             refresh_interval: None,
             lead: 0,
             frames: VecDeque::with_capacity(REMEMBERED),
+            queued: Queued::default(),
             inputs: VecDeque::with_capacity(REMEMBERED),
             best: None,
             sought_at: None,
@@ -88,9 +118,11 @@ impl CaptureTiming {
         remember(&mut self.inputs, Input { sampled_at, received_at });
     }
 
-    pub(crate) fn on_displayed(&mut self, captured_at: Time, waited: Span) {
+    /// A picture was displayed at `displayed_at`, after it had waited, decoded, for that long.
+    pub(crate) fn on_displayed(&mut self, captured_at: Time, displayed_at: Time, waited: Span) {
         let waited = waited.clamp(Span::ZERO, LONGEST_WAIT);
-        if let Some(interval) = self.refresh_interval {
+        let queued = self.queued.on_displayed(displayed_at, waited, self.frame_interval);
+        if let Some(interval) = self.refresh_interval.filter(|_| !queued) {
             // A picture that is ready waits for one refresh at most: for any wait beyond that it was not ready.
             let excess = (waited.as_nanos() - interval).min(interval);
             self.lead += if excess > self.lead { (excess - self.lead) / LEAD_GAIN } else { -self.lead / LEAD_MEMORY };

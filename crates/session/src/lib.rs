@@ -20,6 +20,7 @@ mod capture_schedule;
 mod clock;
 mod coded;
 mod decoder_load;
+mod display_queue;
 mod driver;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -44,6 +45,7 @@ use nearlight_units::Time;
 pub use answered::{AnsweredTargets, EncodeRequest};
 pub use capture_schedule::{CaptureDecision, CaptureFacts, CaptureSchedule, Captures, FrameSkipper, SkipReason};
 pub use clock::ClockEstimate;
+pub use display_queue::{DisplayOrder, DisplayQueue, UnknownDisplayOrder};
 pub use driver::{FrameProducer, ServerEnd, SessionDriver};
 pub use history::{Cut, MOST_PACKETS_KEPT, PACKETS_KEPT_FOR};
 pub use inbox::ReceivedInput;

@@ -40,7 +40,7 @@ pub use nearlight_codec::convert::PixelOrder;
 pub use nearlight_codec::{CodecKind, PictureView, Size};
 pub use nearlight_events::Summary;
 pub use nearlight_net::{CertificateHash, Link};
-pub use nearlight_session::{ClockEstimate, DeviceInput, Presence, ReceiverStatistics};
+pub use nearlight_session::{ClockEstimate, DeviceInput, DisplayOrder, Presence, ReceiverStatistics};
 pub use nearlight_sound::BLOCK_FRAMES;
 pub use nearlight_units::{Bitrate, FrameId, InputSeq, Span, Time};
 pub use nearlight_wire::{

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use nearlight_codec::{AVAILABLE, CodecKind, Decoders};
 use nearlight_link::Probability;
 use nearlight_net::{EthernetInterface, EthernetLink, Link};
+use nearlight_session::DisplayOrder;
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
 
@@ -85,6 +86,8 @@ pub struct ViewOptions {
     pub first_picture: Span,
     /// `Headset` requests two eyes side by side.
     pub display: DisplayKind,
+    /// Which of several decoded pictures a display shows next. A library's program and a run without a display take them as they come.
+    pub display_order: DisplayOrder,
     /// Codecs that the server may use, best first.
     pub codecs: Vec<CodecKind>,
     pub record: RecordOptions,
@@ -112,6 +115,7 @@ impl ViewOptions {
             length: None,
             first_picture: FIRST_PICTURE,
             display: DisplayKind::Screen,
+            display_order: DisplayOrder::default(),
             codecs: AVAILABLE.to_vec(),
             record: RecordOptions::default(),
             path: PathOptions::default(),

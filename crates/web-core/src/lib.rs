@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod devices;
+mod display;
 mod journal;
 mod layout;
 mod pairing;
@@ -39,6 +40,9 @@ use speaker::SpeakerDepth;
 
 /// Bytes of a pixel as WebGL reads it back.
 const RGBA_BYTES: usize = 4;
+
+/// Of a video's RTP timestamps (RFC 6184, section 5.1).
+const RTP_TICKS_PER_MICROSECOND: f64 = 0.09;
 
 /// The client's end of one session.
 #[wasm_bindgen]
@@ -287,6 +291,21 @@ impl Core {
     /// Width and height of such a picture, in pixels and without the marker below; none before a note on it has arrived.
     pub fn picture_size(&self, rtp_timestamp: u32) -> Option<Vec<u16>> {
         self.receiver.picture_header(rtp_timestamp).map(|header| vec![header.width, header.height])
+    }
+
+    /// For the queue before the display, in microseconds: when the capture of such a picture, or of a frame that was decoded, began on the
+    /// server's clock, and when it is late on the page's, or infinity where that is not known.
+    pub fn display_times(&self, now: f64, frame: u32) -> Vec<f64> {
+        let header =
+            if self.webrtc { self.receiver.picture_header(frame) } else { self.receiver.header(FrameId(frame)) };
+        let deadline = header.zip(self.receiver.clock(time(now)));
+        let deadline = deadline.map_or(f64::INFINITY, |(header, clock)| micros(clock.to_client(header.deadline)));
+        let captured_at = match header {
+            Some(header) if !self.webrtc => micros(header.render_started_at.echoed()),
+            // Without regard to notes, which some pictures lack.
+            _ => f64::from(frame) / RTP_TICKS_PER_MICROSECOND,
+        };
+        vec![captured_at, deadline]
     }
 
     /// The browser's counters: a `PictureCounts` as JSON. Anything else is ignored.

@@ -1,7 +1,7 @@
 //! A viewer on a display without a window system, through the kernel's mode setting (KMS), with the kernel's input devices (evdev).
 //!
 //! Pictures are drawn into one of two buffers while the display shows the other, and change places with it at the display's next refresh:
-//! no picture is torn, and the newest one that is there when the display is ready wins. A picture counts as displayed from that refresh
+//! no picture is torn, and which of those that are there comes next is decided when the display is ready. A picture counts as displayed from that refresh
 //! on. Nothing else is drawn; the pointer is the display's own.
 
 mod canvas;
@@ -48,7 +48,9 @@ pub fn run(options: KmsOptions) -> Result<Summary, ClientError> {
     tracing::info!(display = output.description(), "showing there; Ctrl+C ends");
     let (orders, order_queue) = channel();
     let waker = orders.clone();
-    let pictures = Pictures::new(file.is_some(), Box::new(move || drop(waker.send(Order::Picture))));
+    let order = options.view.display_order;
+    let wake = Box::new(move || drop(waker.send(Order::Picture)));
+    let pictures = Pictures::new(order, output.refresh_rate(), file.is_some(), wake);
     let pictures = Arc::new(pictures);
     let outcome = runtime.block_on(watch(options, &output, &pictures, (orders, order_queue)));
     // Tasks that read devices end here, and give the keyboard back to the console.

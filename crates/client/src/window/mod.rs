@@ -14,7 +14,7 @@ use nearlight_codec::Size;
 use nearlight_events::Summary;
 use nearlight_net::Clock;
 use nearlight_session::DeviceInput;
-use nearlight_units::Time;
+use nearlight_units::{Span, Time};
 use nearlight_viewer::player::{Player, PointerRequest, Status, UserOutput, Watching, channels};
 use nearlight_wire::DevicesDescription;
 use tokio::sync::watch;
@@ -125,9 +125,18 @@ impl App {
         let keep = self.options.view.record.screenshot.is_some();
         let (orders, order_queue) = paint::order_queue();
         let waker = orders.clone();
-        let pictures = Arc::new(Pictures::new(keep, Box::new(move || waker.show_newest())));
+        let display_hz = refresh_rate(&window);
+        let order = self.options.view.display_order;
+        let pictures = Arc::new(Pictures::new(order, display_hz, keep, Box::new(move || waker.show_next())));
         let failure = self.proxy.clone();
-        let work = Work { painter, pictures: Arc::clone(&pictures), happenings: handles.happenings, clock: self.clock };
+        let work = Work {
+            painter,
+            pictures: Arc::clone(&pictures),
+            happenings: handles.happenings,
+            clock: self.clock,
+            refresh_interval: Span::from_secs(1) / i64::from(display_hz),
+            next_at: None,
+        };
         let paint = PaintThread::start(work, (orders, order_queue), move |error| {
             drop(failure.send_event(UserEvent::Ended(Box::new(Err(error)))));
         })?;
@@ -140,7 +149,7 @@ impl App {
         let player = Player {
             clock: self.clock,
             options: self.options.view.clone(),
-            display_hz: refresh_rate(&window),
+            display_hz,
             screen: Arc::clone(&pictures) as Arc<_>,
             ports,
             on_status: Box::new(move |now| drop(status.send_event(UserEvent::Status(now)))),
@@ -403,7 +412,7 @@ fn title(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use nearlight_events::RecoveryKind;
-    use nearlight_units::{Bitrate, Span};
+    use nearlight_units::Bitrate;
 
     use nearlight_viewer::player::Losses;
 

@@ -1,10 +1,11 @@
 //! The painter on a thread of its own: a slow graphics adapter delays neither the user's input nor the decoder.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
 use nearlight_net::Clock;
+use nearlight_units::{Span, Time};
 use nearlight_viewer::player::Happening;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -13,6 +14,7 @@ use crate::ClientError;
 use crate::pictures::Pictures;
 
 /// What there is to do.
+#[derive(PartialEq)]
 enum Order {
     /// A picture waits.
     Picture,
@@ -30,7 +32,7 @@ pub struct Orders(Sender<Order>);
 impl Orders {
     // A thread that has ended ignores orders; the reason was passed to `on_failure`.
 
-    pub fn show_newest(&self) {
+    pub fn show_next(&self) {
         let _ = self.0.send(Order::Picture);
     }
 
@@ -63,6 +65,9 @@ pub struct Work {
     pub pictures: Arc<Pictures>,
     pub happenings: UnboundedSender<Happening>,
     pub clock: Clock,
+    pub refresh_interval: Span,
+    /// The display takes no other picture before.
+    pub next_at: Option<Time>,
 }
 
 impl PaintThread {
@@ -100,11 +105,19 @@ impl Drop for PaintThread {
 
 impl Work {
     fn run(mut self, OrderQueue(orders): &OrderQueue) -> Result<(), ClientError> {
-        while let Ok(first) = orders.recv() {
-            let mut size = None;
-            for order in std::iter::once(first).chain(orders.try_iter()) {
+        loop {
+            let first = match self.next_at.map(|at| at.saturating_since(self.clock.now())) {
+                None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(wait) => orders.recv_timeout(std::time::Duration::from_nanos(wait.as_nanos().cast_unsigned())),
+            };
+            if first == Err(RecvTimeoutError::Disconnected) {
+                return Ok(());
+            }
+            let (mut size, mut again) = (None, false);
+            for order in first.into_iter().chain(orders.try_iter()) {
                 match order {
-                    Order::Picture | Order::Again => {}
+                    Order::Picture => {}
+                    Order::Again => again = true,
                     Order::Size(width, height) => size = Some((width, height)),
                     Order::Quit => return Ok(()),
                 }
@@ -112,22 +125,28 @@ impl Work {
             if let Some((width, height)) = size {
                 self.painter.set_size(width, height);
             }
-            self.show()?;
+            self.show(again || size.is_some())?;
         }
-        Ok(())
     }
 
-    /// Shows the newest picture and informs the player when it was submitted to the display; without a new one, redraws the previous one.
-    fn show(&mut self) -> Result<(), ClientError> {
-        let Some(waiting) = self.pictures.take() else { return self.painter.draw().map(|_| ()) };
+    /// Shows the next picture, if it is its turn, and informs the player when it was submitted to the display; else redraws the previous
+    /// one, where that is wanted.
+    fn show(&mut self, again: bool) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        let next = if self.next_at.is_some_and(|at| now < at) { None } else { self.pictures.take(now) };
+        let Some(waiting) = next else { return if again { self.painter.draw().map(|_| ()) } else { Ok(()) } };
         self.painter.upload(&waiting.picture);
-        if self.painter.draw()? {
-            let at = self.clock.now();
+        let drawn = self.painter.draw()?;
+        let at = self.clock.now();
+        if drawn {
             let (ticket, marker) = (waiting.ticket, waiting.marker);
             // A player that has ended needs no report.
             let _ = self.happenings.send(Happening::Displayed { ticket, at, marker });
         }
-        self.pictures.give_back(waiting);
+        let others_wait = self.pictures.give_back(at, waiting);
+        // Where drawing does not wait for the display, two pictures in one of its intervals would be one that is never seen.
+        let waits = self.pictures.shows_in_turn() && !self.painter.waits_for_display();
+        self.next_at = (waits || others_wait).then(|| if waits { at + self.refresh_interval } else { at });
         Ok(())
     }
 }

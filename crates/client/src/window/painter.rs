@@ -101,6 +101,11 @@ impl Painter {
         }
     }
 
+    /// Whether drawing waits until the display has taken the picture before.
+    pub fn waits_for_display(&self) -> bool {
+        self.configuration.present_mode == wgpu::PresentMode::Fifo
+    }
+
     /// Draws the uploaded picture and hands it to the display. False where the window accepts none now.
     pub fn draw(&mut self) -> Result<bool, ClientError> {
         let Some(frame) = self.acquire()? else { return Ok(false) };

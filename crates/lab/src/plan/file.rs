@@ -126,6 +126,7 @@ settings! {
     /// Where they are shown.
     ClientPart {
         vsync_hz: Spanned<u16>,
+        display: Spanned<String>,
         decode: Length,
         recovery: Recovery,
         deadline: Spanned<Length>,

@@ -28,7 +28,7 @@ use nearlight_flows::law::LawSpec;
 use nearlight_link::{Ecn, LoadedPath};
 use nearlight_pace::Mode;
 use nearlight_rate::Bounds;
-use nearlight_session::Captures;
+use nearlight_session::{Captures, DisplayOrder};
 use nearlight_units::{Bitrate, Bytes, Span};
 use nearlight_wifi::Scenario;
 use nearlight_wire::RecoveryPolicy;
@@ -241,6 +241,7 @@ pub struct System {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
     pub refresh: u16,
+    pub order: DisplayOrder,
     /// The decoder takes so long for a frame, one after the other.
     pub decode: Span,
     pub recovery: Recovery,

@@ -5,6 +5,7 @@ use nearlight_fec::policy::new_policy;
 use nearlight_link::Ecn;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, Preset};
+use nearlight_session::{DisplayOrder, UnknownDisplayOrder};
 use nearlight_units::{Bitrate, Bytes, Span};
 use toml::Spanned;
 
@@ -42,6 +43,11 @@ pub(super) fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Settin
     if !(1..=1_000).contains(&refresh) {
         return Err(place.error(place_of(body.client.vsync_hz.as_ref(), at), "`vsync_hz` goes from 1 to 1000"));
     }
+    let order = body.client.display.as_ref().map_or(Ok(DisplayOrder::default()), |name| {
+        name.as_ref()
+            .parse()
+            .map_err(|error: UnknownDisplayOrder| place.error(name.span().start, format!("`display`: {error}")))
+    })?;
     let datagram = or(body.datagram.as_ref(), 1_200);
     if !(640..=9_000).contains(&datagram) {
         return Err(place.error(place_of(body.datagram.as_ref(), at), "`datagram` goes from 640 to 9000 bytes"));
@@ -81,6 +87,7 @@ pub(super) fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Settin
         feedback_every: feedback_every(place, at, body)?,
         client: Client {
             refresh,
+            order,
             decode: body.client.decode.map_or(Span::from_millis(4), |length| length.0),
             recovery: body.client.recovery.unwrap_or(Recovery::RETRANSMISSION),
             deadline,

@@ -5,6 +5,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::*;
 use crate::capture_schedule::{LARGEST_STEP, capture_step};
+use crate::{DisplayOrder, DisplayQueue};
 
 /// A server that captures, a path, and a client that samples movements and shows pictures, in virtual time. All in milliseconds.
 #[derive(Clone, Copy)]
@@ -63,11 +64,16 @@ impl Story {
             let shown = refresh.map_or(decoded + self.drawing, |refresh| {
                 display_phase + ((decoded + self.drawing - display_phase) / refresh).ceil() * refresh
             });
-            unreported.push_back((shown + self.up, time(at), Span::from_secs_f64((shown - decoded) / 1e3)));
+            unreported.push_back((
+                shown + self.up,
+                time(at),
+                time(shown),
+                Span::from_secs_f64((shown - decoded) / 1e3),
+            ));
             if number % 3 == 0 {
                 while unreported.front().is_some_and(|(reported_at, ..)| *reported_at <= at) {
-                    let Some((_, captured_at, waited)) = unreported.pop_front() else { break };
-                    timing.on_displayed(captured_at, waited);
+                    let Some((_, captured_at, displayed_at, waited)) = unreported.pop_front() else { break };
+                    timing.on_displayed(captured_at, displayed_at, waited);
                 }
                 timing.on_reported(time(at));
             }
@@ -151,7 +157,37 @@ fn the_time_that_drawing_takes_is_learned() {
         let (before, after, worst) = story.compare();
         assert!(before.wait > drawing + 7.0, "{drawing}: {before:?}");
         assert!(after.wait < drawing + 2.0 && worst < 1.0, "{drawing}: {after:?} {worst}");
+        let (_, after, _) = Story { fps: 60, ..story }.compare();
+        assert!(after.wait < drawing + 2.0, "as many pictures as refreshes: {drawing}: {after:?}");
     }
+}
+
+#[test]
+fn pictures_that_queue_for_the_display_are_not_taken_for_late_ones() {
+    // Ten a second come 20 ms later than the others, and the next ones have to wait for a refresh more.
+    let interval = Span::from_secs(1) / 60;
+    let mut timing = CaptureTiming::new(interval);
+    timing.set_display_hz(60);
+    let mut queue = DisplayQueue::new(DisplayOrder::InTurn);
+    queue.set_refresh_interval(Some(interval));
+    let captured = |number: i64| Time::from_secs(1) + interval * number;
+    let mut coming: VecDeque<_> = (0..600)
+        .map(|number| (captured(number) + Span::from_millis(if number % 6 == 0 { 43 } else { 23 }), number))
+        .collect();
+    let (mut waited_most, mut at) = (Span::ZERO, Time::from_secs(1) + Span::from_millis(10));
+    while !coming.is_empty() {
+        at += interval;
+        while let Some((decoded_at, number)) = coming.pop_front_if(|(decoded_at, _)| *decoded_at <= at) {
+            queue.push(captured(number).for_peer(), None, (decoded_at, number));
+        }
+        if let Some((decoded_at, number)) = queue.take(at) {
+            waited_most = waited_most.max(at - decoded_at);
+            timing.on_displayed(captured(number), at, at - decoded_at);
+        }
+        queue.on_refresh(at);
+    }
+    assert!(waited_most > interval, "pictures have queued: {waited_most:?}");
+    assert!(timing.lead < 500_000, "{} ns", timing.lead);
 }
 
 #[test]
@@ -174,7 +210,7 @@ fn lies_cost_little() {
         timing.set_display_hz([0, 1, 60, 90, u16::MAX][random.random_range(0..5)]);
         for _ in 0..random.random_range(0..40) {
             timing.on_input(any(&mut random), any(&mut random).for_peer());
-            timing.on_displayed(any(&mut random), Span::from_nanos(random.random()));
+            timing.on_displayed(any(&mut random), any(&mut random), Span::from_nanos(random.random()));
         }
         timing.on_reported(Time::from_millis(50 * step));
         let step = capture_step(any(&mut random), timing.best(), Span::from_millis(11));

@@ -56,9 +56,9 @@ impl Sender {
 
     fn note_display(&mut self, report: &FrameReport) {
         let Some(frame) = self.frames.get_mut(report.frame) else { return };
-        self.timing.on_displayed(frame.render_started_at, report.present);
         let at_server = frame.last_sent_at.saturating_since(frame.render_started_at);
         let sample = at_server + report.network + report.reassemble + report.decode + report.present;
+        self.timing.on_displayed(frame.render_started_at, frame.render_started_at + sample, report.present);
         let smoothed = self.render_to_display.map_or(sample, |mean| mean + (sample - mean) / DISPLAY_SMOOTHING);
         self.render_to_display = Some(smoothed);
     }

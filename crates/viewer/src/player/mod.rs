@@ -120,10 +120,25 @@ pub struct Decoded<'a> {
     pub damaged: bool,
 }
 
+impl Decoded<'_> {
+    /// What a [`DisplayQueue`](nearlight_session::DisplayQueue) needs to know: when the capture began, on the server's clock, and when the
+    /// picture is late, on ours.
+    #[must_use]
+    pub fn queue_times(&self) -> (RemoteTime, Option<Time>) {
+        let deadline = self.clock.map(|clock| clock.to_client(self.header.deadline));
+        (self.header.render_started_at, deadline)
+    }
+}
+
 /// Receives pictures; called on the decoder's thread.
 pub trait Screen: Send + Sync {
     /// A picture to display. The screen replies with [`Happening::Displayed`], now or later.
     fn on_picture(&self, decoded: &Decoded<'_>);
+
+    /// Whether it has a use for pictures behind which newer ones have arrived.
+    fn shows_in_turn(&self) -> bool {
+        false
+    }
 }
 
 /// The player's status, for a title bar.
