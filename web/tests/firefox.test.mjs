@@ -124,5 +124,22 @@ for (const { name, painter, skip } of modes) {
       assert.deepEqual(errors, []);
       await page.close();
     });
+
+    // Headless it has no WebGL2, without which no page renders the world.
+    test("it renders the world itself, as a member over WebTransport", { skip: headless }, async () => {
+      const page = await browser.newPage();
+      await page.setViewport({ width: 640, height: 360 });
+      const errors = [];
+      page.on("pageerror", (error) => errors.push(String(error)));
+      await page.goto(server.url.replace("#", "?rendering=local#"));
+      await page.click("#enter");
+      const renders = () => document.body.dataset.rendering === "local" && window.nearlight.room?.you > 0;
+      await until(page, renders, "the page renders the world");
+      assert.equal(await page.evaluate(() => window.nearlight.room.transport), "webtransport");
+      await until(page, () => window.nearlight.room.objects.length > 5, "it knows the world's objects");
+      await screenshot(page, "firefox-member");
+      assert.deepEqual(errors, []);
+      await page.close();
+    });
   });
 }
