@@ -2,6 +2,7 @@
 
 import { pageTime } from "./clock.ts";
 import { showCursor } from "./cursor.ts";
+import { Fleet } from "./fleet.ts";
 import { TRANSPORTS } from "./generated/core.ts";
 import { type ControllerDescription, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES } from "./generated/wire.ts";
 import { Headset, type HeadsetOut, headsetOffer } from "./headset.ts";
@@ -9,9 +10,10 @@ import type { Hooks } from "./hooks.ts";
 import { Hud } from "./hud.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import { connected, rumble } from "./input/gamepad.ts";
+import { type Baggage, type Pairing, pairingOf, unpack } from "./link.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
-import type { FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
+import type { ConnectionState, FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
 import { messageOf } from "./microphone.ts";
 import { element } from "./page.ts";
 import { Peer } from "./peer.ts";
@@ -60,6 +62,7 @@ class App {
     onProgram: (name) => this.#onProgram(name),
     onNotice: (words) => this.#shell.onNotice(words),
     onEnded: (words) => {
+      this.#fleet.close();
       this.#post({ type: "close" });
       this.#shell.onEnded(words);
     },
@@ -80,12 +83,14 @@ class App {
   readonly #roomAsked = roomOf(new URLSearchParams(location.search).get("room"));
   readonly #roomName = this.#roomAsked ?? MAIN_ROOM;
   readonly #rendering: WorldRendering;
+  readonly #fleet: Fleet;
   /** The name that the server was told. */
   #said = "";
   /** The initial pose of users, once the server has set it. */
   #start: Pose | null = null;
 
-  constructor({ token, certificate }: Pairing) {
+  /** `baggage`: what the page brings from the server that it was on. */
+  constructor({ token, certificate }: Pairing, baggage: Baggage | null) {
     this.#shell = new Shell({
       onEnter: () => this.#enter(),
       onEnterVr: () => void this.#enterVr(),
@@ -111,12 +116,22 @@ class App {
       this.#shell.onState({ state: "failed", message: `Its worker does not start: ${event.message || "a file is missing"}. Reload the page.` });
     this.#token = token;
     this.#certificate = certificate;
+    this.#fleet = new Fleet(baggage, {
+      shell: this.#shell,
+      walker: this.#walker,
+      loudspeaker: this.#loudspeaker,
+      user: () => ({ head: this.#rendering.head, local: this.#rendering.local !== null }),
+      onGesture: () => this.#startSound(),
+    });
+    this.#start = this.#fleet.start;
     this.#rendering = this.#openRendering();
+    this.#fleet.unpack();
     this.#startWorker();
     this.#rendering.apply();
     void this.#offerVr();
     navigator.xr?.addEventListener("devicechange", () => void this.#offerVr());
     window.addEventListener("pagehide", () => {
+      this.#fleet.close();
       this.#post({ type: "close" });
       // The worker may be terminated before it can say goodbye.
       this.#peer?.close();
@@ -203,7 +218,10 @@ class App {
     switch (message.type) {
       case "state":
         // The page's own pictures need no session.
-        if (!this.#rendering.local) this.#shell.onState(message.state);
+        if (!this.#rendering.local) this.#onState(message.state);
+        break;
+      case "goodbye":
+        this.#fleet.onGoodbye();
         break;
       case "painter":
         this.#hud.onPainter(message.name, message.why);
@@ -269,6 +287,11 @@ class App {
         this.#questions.delete(message.id);
         break;
     }
+  }
+
+  #onState(state: ConnectionState): void {
+    this.#shell.onState(state);
+    this.#fleet.onState(state);
   }
 
   /** Only the first session sets the pose: after a lost connection users continue where they are. */
@@ -439,17 +462,18 @@ class App {
     }
     this.#shell.onRendering(choice);
     const transport = transportOf(new URLSearchParams(location.search).get("transport"));
-    const options = { origin: location.href, token: this.#token, certificate: this.#certificate, transport, choice, room: this.#roomName };
-    return new WorldRendering(options, START, {
+    const pairing = { origin: location.href, token: this.#token, certificate: this.#certificate };
+    return new WorldRendering({ ...pairing, transport, choice, room: this.#roomName, seat: this.#fleet.seat }, this.#start ?? START, {
       userName: () => this.#shell.userName || "Guest",
       onLocal: () => {
         this.#post({ type: "pause" });
         this.#walker.captures = true;
-        this.#shell.onState({ state: "live" });
+        this.#onState({ state: "live" });
         this.#shell.demonstration = true;
       },
       onPeople: (people, you) => this.#room.show({ people, you, more: 0 }, this.#visitor),
       onHeard: (message) => this.#room.onHeard(message),
+      onGoodbye: () => this.#fleet.onGoodbye(),
       onServer: () => {
         this.#room.hide();
         this.#post({ type: "retry" });
@@ -528,21 +552,6 @@ function transportOf(name: string | null): TransportChoice {
   return TRANSPORTS.find((transport) => transport === name) ?? "auto";
 }
 
-/** The contents of the link's fragment, which no browser sends to a server. */
-interface Pairing {
-  token: string;
-  certificate: string | null;
-}
-
-/** None where the link has lost its token or half of the certificate's hash in transit. */
-function pairingOf(address: Location): Pairing | null {
-  const fragment = new URLSearchParams(address.hash.slice(1));
-  const token = fragment.get("token");
-  const certificate = fragment.get("certificate")?.replaceAll(":", "").toLowerCase() ?? null;
-  if (!token || (certificate !== null && !/^[0-9a-f]{64}$/.test(certificate))) return null;
-  return { token, certificate };
-}
-
 /** Runs the page, or says why it cannot. */
 function begin(): void {
   const nothing = (): void => undefined;
@@ -569,7 +578,10 @@ function begin(): void {
   // Another link in the same tab changes only the fragment.
   window.addEventListener("hashchange", () => location.reload());
   const missing = missingFeatures();
-  const pairing = pairingOf(location);
+  // A change of the address by the page itself is none of those.
+  const { baggage, hash } = unpack(location.hash);
+  if (hash !== location.hash) history.replaceState(null, "", hash);
+  const pairing = pairingOf(hash);
   if (missing.length > 0) {
     shell().onUnsupported(missing);
     still("unsupported");
@@ -577,7 +589,7 @@ function begin(): void {
     shell().onUnpaired();
     still("unpaired");
   } else {
-    new App(pairing);
+    new App(pairing, baggage);
   }
 }
 

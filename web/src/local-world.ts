@@ -24,7 +24,8 @@ export interface LocalWorldOut {
   /** The hand's controller has done something to an object. */
   onFelt(hand: Hand): void;
   onFrameRate(framesPerSecond: number): void;
-  onEnded(why: string): void;
+  /** `goodbye`: the room said so, and the connection did not just break. */
+  onEnded(why: string, goodbye: boolean): void;
   /** What carries the membership, and why this. */
   onTransport(name: TransportName, why: string): void;
 }
@@ -73,7 +74,7 @@ export class LocalWorld {
       else heard.news.push(news);
     };
     try {
-      const membership = await join(options, { onNews, onHeard: (message) => out.onHeard(message), onEnded: (why) => out.onEnded(why) });
+      const membership = await join(options, { onNews, onHeard: (message) => out.onHeard(message), onEnded: (why, goodbye) => out.onEnded(why, goodbye) });
       const local = new LocalWorld(out, scene, membership, head);
       out.onTransport(membership.transport, membership.why);
       heard.by = local;

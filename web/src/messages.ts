@@ -121,6 +121,8 @@ export type FromWorker =
   | { type: "welcome"; welcome: Welcome }
   | { type: "stream"; stream: StreamDescription }
   | { type: "rate"; at: PageTime; rate: RateStatus }
+  /** The server ends the session; a new one is tried. */
+  | { type: "goodbye" }
   | { type: "haptics"; haptics: Haptics }
   | { type: "pointer"; cursor: CursorShape; captured: boolean }
   | { type: "clipboard"; text: string }

@@ -74,6 +74,10 @@ export class Shell {
   #countdown: ReturnType<typeof setInterval> | undefined;
   #toast: ReturnType<typeof setTimeout> | undefined;
   #state: PageState = "connecting";
+  /** The notice says that the server is gone. */
+  #relocating = false;
+  /** What the notice's button opens; none: it tries again. */
+  #opens: string | null = null;
 
   constructor(out: ShellOut) {
     const onClick = (id: string, handle: () => void): void => element(id).addEventListener("click", handle);
@@ -82,7 +86,10 @@ export class Shell {
     onClick("enter-vr", () => out.onEnterVr());
     onClick("toggle-hud", () => out.onToggleHud());
     onClick("fullscreen", () => out.onFullscreen());
-    onClick("notice-action", () => out.onRetry());
+    onClick("notice-action", () => {
+      if (this.#opens) location.assign(this.#opens);
+      else out.onRetry();
+    });
     onClick("mute", () => out.onMute());
     const volume = element("volume", HTMLInputElement);
     volume.addEventListener("input", () => out.onVolume(volume.valueAsNumber / 100));
@@ -157,11 +164,16 @@ export class Shell {
     return bounded(element("user-name", HTMLInputElement).value.trim());
   }
 
+  set userName(name: string) {
+    element("user-name", HTMLInputElement).value = bounded(name);
+    remember(name);
+  }
+
   onState(state: ConnectionState): void {
     if (this.#state === "ended") return;
     clearInterval(this.#countdown);
     this.#enter(state.state);
-    if (state.state !== "refused" && state.state !== "failed") this.#hideNotice();
+    if (state.state !== "refused" && state.state !== "failed" && !this.#relocating) this.#hideNotice();
     switch (state.state) {
       case "connecting":
         this.#say("Connecting");
@@ -178,7 +190,7 @@ export class Shell {
         break;
       case "reconnecting":
         this.#count(state.why, state.retryInMs);
-        if (state.advice) this.#notice("The network is in the way", state.advice, [], true);
+        if (state.advice && !this.#relocating) this.#notice("The network is in the way", state.advice, [], true);
         break;
       case "refused": {
         const { title, advice, retry } = REFUSALS[state.reason];
@@ -191,6 +203,16 @@ export class Shell {
         this.#notice("The page cannot go on", state.message, [], false);
         break;
     }
+  }
+
+  /** The server is gone, and `words` say what is done about it; none: it is there again. `other`: what the user may open instead. */
+  onRelocation(words: string | null, other: { name: string; link: string } | null): void {
+    if (words !== null) {
+      this.#notice("The server is gone", words, [], other !== null);
+      this.#opens = other?.link ?? null;
+      if (other) element("notice-action").textContent = `Open ${other.name}`;
+    } else if (this.#relocating) this.#hideNotice();
+    this.#relocating = words !== null;
   }
 
   /** The pictures are a program's. */
@@ -274,6 +296,8 @@ export class Shell {
         return item;
       }),
     );
+    this.#opens = null;
+    element("notice-action").textContent = "Try again";
     element("notice-action").hidden = !retry;
     element("notice").hidden = false;
   }

@@ -203,8 +203,10 @@ class MediaWorker {
     else if (type === "application") {
       const data = Uint8Array.from(atob(message.data), (letter) => letter.charCodeAt(0));
       scope.postMessage({ type: "received", data, reliable: true }, [data.buffer]);
-    } else if (type === "goodbye") this.#connection.restart(message.message);
-    else if (type === "refused") this.#onRefused(message.reason, message.message);
+    } else if (type === "goodbye") {
+      scope.postMessage({ type });
+      this.#connection.restart(message.message);
+    } else if (type === "refused") this.#onRefused(message.reason, message.message);
   }
 
   #onRefused(reason: RefusalReason, message: string): void {

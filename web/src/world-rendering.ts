@@ -25,6 +25,8 @@ export interface WorldRenderingOptions {
   choice: RenderingChoice;
   /** Which room the page joins when it renders. The server's pictures show `MAIN_ROOM`. */
   room: string;
+  /** By which the room's member claims its seat again: 16 random bytes, or none. */
+  seat: Uint8Array;
 }
 
 export interface WorldRenderingOut {
@@ -47,6 +49,8 @@ export interface WorldRenderingOut {
   onPeople(people: readonly RoomPerson[], you: number): void;
   /** Somebody in it says something. */
   onHeard(message: Uint8Array): void;
+  /** The room has ended the membership. */
+  onGoodbye(): void;
 }
 
 export class WorldRendering {
@@ -149,9 +153,9 @@ export class WorldRendering {
       // A canvas whose context was lost or given back cannot be drawn on again.
       const canvas = element("local-picture", HTMLCanvasElement).cloneNode() as HTMLCanvasElement;
       element("local-picture").replaceWith(canvas);
-      const { origin, token, certificate, room } = this.#options;
+      const { origin, token, certificate, room, seat } = this.#options;
       const transport = this.#transport;
-      const member = { origin, token, certificate, transport, room, name: this.#out.userName(), colour: this.#colour };
+      const member = { origin, token, certificate, transport, room, seat, name: this.#out.userName(), colour: this.#colour };
       const local = await LocalWorld.open(canvas, member, this.#head, {
         onShown: () => {
           document.body.dataset.rendering = "local";
@@ -167,7 +171,10 @@ export class WorldRendering {
           this.#chooser.onLocalFrameRate(performance.now(), framesPerSecond);
           this.apply();
         },
-        onEnded: (why) => this.#onLocalFailed(why),
+        onEnded: (why, goodbye) => {
+          if (goodbye) this.#out.onGoodbye();
+          this.#onLocalFailed(why);
+        },
         onTransport: (name, why) => this.#out.onTransport(name, why),
       });
       // The user may have chosen otherwise meanwhile, or put a headset on that shows the server's pictures.

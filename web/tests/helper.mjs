@@ -119,9 +119,9 @@ export async function servePage() {
   };
 }
 
-/** Runs `nearlight serve`; `port` 0 picks a free one. */
-export async function startServer({ port = 0, token, more = [] } = {}) {
-  const words = ["serve", "--json", "--port", String(port), ...(token ? ["--token", token] : []), ...more];
+/** Runs `nearlight serve`, or `front`; `port` 0 picks a free one. */
+export async function startServer({ command = "serve", port = 0, token, more = [] } = {}) {
+  const words = [command, "--json", "--port", String(port), ...(token ? ["--token", token] : []), ...more];
   const child = spawn(binary, words, { stdio: ["ignore", "pipe", "pipe"] });
   const log = [];
   child.stderr.on("data", (chunk) => {
@@ -133,10 +133,10 @@ export async function startServer({ port = 0, token, more = [] } = {}) {
   const first = await Promise.race([
     once(lines, "line").then(([line]) => line),
     exited.then(([code]) => {
-      throw new Error(`nearlight serve ended with ${code}: ${log.join("")}`);
+      throw new Error(`nearlight ${command} ended with ${code}: ${log.join("")}`);
     }),
   ]);
-  const { url, spectators, port: listening, rtc_port: rtcPort } = JSON.parse(first);
+  const { url, links, spectators, port: listening, rtc_port: rtcPort } = JSON.parse(first);
   // A test that fails leaves its server behind, which must not keep the tests from ending.
   const hold = [child, child.stdout, child.stderr];
   for (const handle of hold) handle.unref();
@@ -144,6 +144,8 @@ export async function startServer({ port = 0, token, more = [] } = {}) {
   process.once("exit", kill);
   return {
     url,
+    /** This machine's link and those for others. */
+    links,
     /** The link of those who only watch. */
     spectatorUrl: spectators[0],
     pid: child.pid,
@@ -205,6 +207,32 @@ export async function startTurn() {
   }
   return {
     url: `turn:me:secret@127.0.0.1:${port}`,
+    async stop() {
+      child.kill("SIGTERM");
+      await exited;
+      process.off("exit", kill);
+      await rm(folder, { recursive: true });
+    },
+  };
+}
+
+/** A NATS server, which must have been built, as for the tests of the command: by scripts/go-program.sh. */
+export async function startNats() {
+  const folder = await mkdtemp(path.join(tmpdir(), "nearlight-nats-"));
+  const built = spawnSync(path.join(here, "../../scripts/go-program.sh"), ["nats-server"], { encoding: "utf8" });
+  if (built.status !== 0) throw new Error(`there is no NATS server to test with: ${built.stderr}`);
+  const port = await freePort();
+  const child = spawn(built.stdout.trim(), ["-js", "-a", "127.0.0.1", "-p", String(port), "-sd", folder], { stdio: "ignore" });
+  const exited = once(child, "exit");
+  child.unref();
+  const kill = () => child.kill("SIGKILL");
+  process.once("exit", kill);
+  for (let tries = 0; !(await answers(port)); tries += 1) {
+    if (tries === 200 || child.exitCode !== null) throw new Error("the NATS server does not listen");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  return {
+    url: `nats://127.0.0.1:${port}`,
     async stop() {
       child.kill("SIGTERM");
       await exited;

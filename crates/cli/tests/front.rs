@@ -98,10 +98,8 @@ fn clients_go_to_their_room_and_to_no_server_that_has_died() {
     let front = Front::start(&nats, &[]);
     front.until("any", |servers| servers.len() == 2);
     let (status, location, _) = front.ask("/?transport=webrtc", None);
-    assert!(
-        status == 307 && location.starts_with("https://") && location.ends_with("/?transport=webrtc"),
-        "{location}"
-    );
+    let options = format!("/?transport=webrtc&front=http://localhost:{}", front.port);
+    assert!(status == 307 && location.starts_with("https://") && location.ends_with(&options), "{location}");
     assert_eq!(front.ask("/servers.json", None).0, 401);
 
     // A crowd in a room of the second server.
@@ -115,7 +113,7 @@ fn clients_go_to_their_room_and_to_no_server_that_has_died() {
     let lab = front.until("lab", |servers| servers.first().is_some_and(|server| server["room_members"] == 6));
     assert_eq!(ports(&lab), [port_of(&second.1)], "the room is there");
     let (_, location, _) = front.ask("/r/lab", None);
-    assert!(location.contains(&format!(":{}/?room=lab", port_of(&second.1))), "{location}");
+    assert!(location.contains(&format!(":{}/?room=lab&front=", port_of(&second.1))), "{location}");
     let elsewhere = front.servers("elsewhere");
     let loads: Vec<_> = elsewhere.iter().filter_map(|server| server["load"].as_f64()).collect();
     assert!(loads.len() == 2 && loads[0] <= loads[1], "another room may be opened on either: {elsewhere:?}");

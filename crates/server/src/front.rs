@@ -8,20 +8,20 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use axum::extract::{Extension, Path, Query, RawQuery, State};
+use axum::extract::{Extension, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use nearlight_fleet::{ARRIVAL, Announced, Candidate, Front, NoPlace, PlaceKind, Wish};
 use nearlight_nats::FromDirectory;
-use nearlight_net::{Clock, Identity, Link, ListenOptions, Listener, Token, machine_names};
+use nearlight_net::{CertificateHash, Clock, Identity, Link, ListenOptions, Listener, Token, machine_names};
 use nearlight_rooms::{Role, is_room_name};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::hosts::Hosts;
-use crate::http::Site;
+use crate::hosts::{Hosts, asked_host};
+use crate::http::{Secure, Site};
 use crate::links::{check_of, token_for};
 use crate::pairing::{Pairing, Wrong};
 use crate::rtc::whep::{Client, Refused, bearer};
@@ -30,6 +30,8 @@ use crate::state::seconds;
 
 /// What programs ask for.
 const LIST_PATH: &str = "/servers.json";
+/// What a server's page asks for when its server has gone.
+const PAGE_PATH: &str = "/page.json";
 
 /// Where to listen, and for whom.
 #[derive(Debug)]
@@ -197,40 +199,64 @@ impl Shared {
         }
     }
 
-    /// Sends a person's browser to a server.
-    fn redirect(&self, room: Option<&str>, query: &str) -> Response {
+    /// The page of a server with a place, with these options and the front's own address, which the page asks when its server has gone.
+    /// Needs no token, and the address has none.
+    fn choose(&self, room: Option<&str>, query: &str, own: Option<String>) -> Result<Chosen, Refused> {
+        let given = query.split('&').filter(|option| !option.is_empty());
         // The page's own option: it renders for itself.
-        let is_local = query.split('&').any(|option| option == "rendering=local");
-        let place = if is_local { PlaceKind::Member } else { PlaceKind::Client };
+        let place =
+            if given.clone().any(|option| option == "rendering=local") { PlaceKind::Member } else { PlaceKind::Client };
         let (now, wish) = (self.clock.now(), Wish { room, place });
         let mut front = self.front();
-        let chosen = front.candidates(now, &wish).map(|found| {
-            let Candidate { server, announcement, .. } = found[0];
-            (server.clone(), announcement.link.clone())
-        });
-        let (server, link) = match chosen {
-            Ok(chosen) => chosen,
-            Err(why) => return full(why).into_response(),
-        };
+        let Candidate { server, announcement, .. } = front.candidates(now, &wish).map_err(full)?[0];
+        let (server, link) = (server.clone(), Link::parse(&announcement.link).map_err(|_| full(NoPlace::NoServer))?);
         front.on_sent(now, &server, &wish);
         drop(front);
-        let Ok(link) = Link::parse(&link) else { return full(NoPlace::NoServer).into_response() };
-        let room = room.map(|room| format!("room={room}"));
-        let options: Vec<&str> = room.as_deref().into_iter().chain([query]).filter(|text| !text.is_empty()).collect();
+        let is_own = |option: &str| option.starts_with("front=") || (room.is_some() && option.starts_with("room="));
+        let options: Vec<String> = room
+            .map(|room| format!("room={room}"))
+            .into_iter()
+            .chain(given.filter(|option| !is_own(option)).map(str::to_owned))
+            .chain(own.map(|own| format!("front={own}")))
+            .collect();
         let mark = if options.is_empty() { "" } else { "?" };
         let scheme = if link.secure { "https" } else { "http" };
+        let page = format!("{scheme}://{}/{mark}{}", link.authority(), options.join("&"));
+        tracing::debug!(%server, "a client is sent on");
+        Ok(Chosen { page, certificate: link.certificate })
+    }
+
+    /// Sends a person's browser to a server.
+    fn redirect(&self, room: Option<&str>, request: &Request) -> Response {
+        let query = request.uri().query().unwrap_or_default();
+        let Chosen { page, certificate } = match self.choose(room, query, own_origin(request)) {
+            Ok(chosen) => chosen,
+            Err(refused) => return refused.into_response(),
+        };
         let fragment = self.everybody.map(|role| {
             let token = token_for(&self.token, role);
-            let certificate = link.certificate.map(|hash| format!("&certificate={hash}")).unwrap_or_default();
+            let certificate = certificate.map(|hash| format!("&certificate={hash}")).unwrap_or_default();
             format!("#token={token}{certificate}")
         });
-        let target =
-            format!("{scheme}://{}/{mark}{}{}", link.authority(), options.join("&"), fragment.unwrap_or_default());
-        tracing::debug!(%server, "a client is sent on");
         // Somebody who comes back may have to go elsewhere.
-        let headers = [(header::LOCATION, target), (header::CACHE_CONTROL, "no-store".into())];
+        let headers =
+            [(header::LOCATION, page + &fragment.unwrap_or_default()), (header::CACHE_CONTROL, "no-store".into())];
         (StatusCode::TEMPORARY_REDIRECT, headers).into_response()
     }
+}
+
+/// Where a page is sent.
+#[derive(Debug)]
+struct Chosen {
+    page: String,
+    certificate: Option<CertificateHash>,
+}
+
+/// The origin by which the request's client knows this front. Browsers reach other machines over TLS alone.
+fn own_origin(request: &Request) -> Option<String> {
+    let host = asked_host(request).ok()?;
+    let Secure(secure) = request.extensions().get()?;
+    Some(format!("{}://{host}", if *secure { "https" } else { "http" }))
 }
 
 fn full(why: NoPlace) -> Refused {
@@ -242,20 +268,43 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/", get(any_room))
         .route("/r/{room}", get(one_room))
         .route(LIST_PATH, get(list).options(preflight))
+        .route(PAGE_PATH, get(page))
         .route("/healthz", get(|| async { (StatusCode::OK, "ok\n") }))
         .fallback(get(|| async { (StatusCode::NOT_FOUND, "there is no such page; a room's is /r/ROOM\n") }))
         .with_state(shared)
 }
 
-async fn any_room(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
-    shared.redirect(None, &query.unwrap_or_default())
+async fn any_room(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    shared.redirect(None, &request)
 }
 
-async fn one_room(State(shared): State<Arc<Shared>>, Path(room): Path<String>, RawQuery(query): RawQuery) -> Response {
+async fn one_room(State(shared): State<Arc<Shared>>, Path(room): Path<String>, request: Request) -> Response {
     if !is_room_name(&room) {
         return no_room().into_response();
     }
-    shared.redirect(Some(&room), &query.unwrap_or_default())
+    shared.redirect(Some(&room), &request)
+}
+
+/// Where a redirect would lead, for a page that must know whether that is another server than its own. The query is the page's.
+#[derive(Serialize)]
+struct PageAddress {
+    page: String,
+}
+
+async fn page(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    let room = query.split('&').find_map(|option| option.strip_prefix("room="));
+    let chosen = if room.is_some_and(|room| !is_room_name(room)) {
+        Err(no_room())
+    } else {
+        shared.choose(room, query, own_origin(&request))
+    };
+    let mut response = match chosen {
+        Ok(Chosen { page, .. }) => Json(PageAddress { page }).into_response(),
+        Err(refused) => refused.into_response(),
+    };
+    allow_all(&mut response);
+    response
 }
 
 fn no_room() -> Refused {

@@ -85,6 +85,10 @@ struct Logged {
     left_out: BTreeMap<IpAddr, u64>,
 }
 
+/// Whether a request came over TLS.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Secure(pub(crate) bool);
+
 /// What one connection's requests know of it.
 #[derive(Clone)]
 struct ConnectionInfo {
@@ -112,6 +116,7 @@ impl Site {
         let layer = from_fn(move |mut request: Request, next: Next| {
             let (site, progress, connection_info) = (Arc::clone(&site), Arc::clone(&seen), connection_info.clone());
             request.extensions_mut().insert(connection_info.client);
+            request.extensions_mut().insert(Secure(connection_info.secure));
             request.extensions_mut().insert(reservation.clone());
             request.extensions_mut().insert(tcp.clone());
             async move {

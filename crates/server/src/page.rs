@@ -112,11 +112,13 @@ struct Description {
 }
 
 async fn healthz(State(state): State<Arc<PageState>>) -> Response {
-    if (state.healthy)() {
-        (StatusCode::OK, "ok\n").into_response()
+    let (status, words) = if (state.healthy)() {
+        (StatusCode::OK, "ok\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the renderer has stopped; see the server's log\n").into_response()
-    }
+        (StatusCode::SERVICE_UNAVAILABLE, "the renderer has stopped; see the server's log\n")
+    };
+    // Pages of other servers ask before they send their users here.
+    (status, [(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")], words).into_response()
 }
 
 /// Figures of every client, for hosts and programs on this machine.

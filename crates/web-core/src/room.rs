@@ -1,6 +1,6 @@
 //! A member of a room in a browser: its replica of the room behind calls that JavaScript can make.
 
-use nearlight_rooms::{Avatar, Change, Join, Lane, MemberId, ObjectId, Replica, ReplicaEvent, Request, Role};
+use nearlight_rooms::{Avatar, Change, Join, Lane, MemberId, ObjectId, Replica, ReplicaEvent, Request, Role, SeatKey};
 use nearlight_units::Span;
 use nearlight_wire::{
     ClientMessage, DisplayKind, Hello, PROTOCOL_VERSION, Pose, RoomsWelcome, ServerMessage, write_control,
@@ -107,13 +107,19 @@ impl RoomMember {
         }
     }
 
-    /// The first message after the answer. Throws where no room or role has this name, or the name is too long.
+    /// The first message after the answer. `key` are the 16 random bytes by which the member claims its seat over another connection, or none.
+    /// Throws where no room or role has this name, or the name is too long.
     #[expect(clippy::unused_self, reason = "the page calls it on its member")]
-    pub fn join(&self, room: String, role: &str, name: String, colour: &[u8]) -> Result<Vec<u8>, JsError> {
+    pub fn join(&self, room: String, role: &str, name: String, colour: &[u8], key: &[u8]) -> Result<Vec<u8>, JsError> {
         let role = Role::ALL.into_iter().find(|known| known.name() == role);
         let role = role.ok_or_else(|| JsError::new("a role is host, guest or spectator"))?;
         let colour = colour.try_into().map_err(|_| JsError::new("a colour has three numbers"))?;
-        let bytes = Join { room, role, name, colour, key: None }.to_bytes();
+        let key = if key.is_empty() {
+            None
+        } else {
+            Some(SeatKey(key.try_into().map_err(|_| JsError::new("a key has 16 bytes"))?))
+        };
+        let bytes = Join { room, role, name, colour, key }.to_bytes();
         Join::parse(&bytes).map_err(|error| JsError::new(&error.to_string()))?;
         Ok(bytes)
     }
@@ -266,8 +272,8 @@ mod tests {
         let proof = Binding::Nonces { server_nonce, client_nonce }.prove(TOKEN, End::Server);
         let welcome = RoomsWelcome { server: "nearlight".into(), proof };
         assert!(member.on_answer(&serde_json::to_string(&welcome).expect("plain data")).is_ok());
-        let join = member.join("main".into(), "guest", "Ada".into(), &[1, 2, 3]).unwrap_or_else(|_| panic!("a join"));
-        let join = Join::parse(&join).expect("what was written");
+        let join = member.join("main".into(), "guest", "Ada".into(), &[1, 2, 3], &[7; 16]);
+        let join = Join::parse(&join.unwrap_or_else(|_| panic!("a join"))).expect("what was written");
         let mut room = Room::new(Time::ZERO, RoomConfig::default(), &usual_objects()).expect("poses");
         let id = room.on_join(Time::ZERO, &join, join.role).expect("a place");
         let mut now = 0.0;
@@ -297,5 +303,8 @@ mod tests {
         assert_eq!(room.object(ObjectId(1)).map(|pose| pose.position), Some([2.0, 1.0, 0.0]));
         assert_eq!(member.objects()[..2], [1.0, id.0 as f32]);
         assert_eq!(room.body(id).map(|avatar| avatar.head.position), Some([0.0, 1.6, 0.0]));
+        // Its connection breaks, and it comes again with its key.
+        room.on_lost(time(now), id);
+        assert_eq!(room.on_join(time(now), &join, join.role).expect("a place"), id);
     }
 }

@@ -28,6 +28,8 @@ export interface MembershipOptions {
   transport: TransportChoice;
   room: string;
   name: string;
+  /** By which it claims its seat over another connection, or on another server: 16 random bytes, or none. */
+  seat: Uint8Array;
   /** Red, green, blue: 0 to 255. */
   colour: readonly [number, number, number];
 }
@@ -50,8 +52,8 @@ export interface MembershipOut {
   onNews(news: RoomNews): void;
   /** Somebody's voice, without the message's first byte. */
   onHeard(message: Uint8Array): void;
-  /** The membership has ended, and why. */
-  onEnded(why: string): void;
+  /** The membership has ended, and why. `goodbye`: the room said so, and the connection did not just break. */
+  onEnded(why: string, goodbye: boolean): void;
 }
 
 /** Joins the room. Throws the reason where that does not succeed. */
@@ -64,7 +66,7 @@ export async function join(options: MembershipOptions, out: MembershipOut): Prom
     const member = new RoomMember(now(), options.token, line.challenge, nonce, certificate);
     line.sendText(member.hello(navigator.userAgent));
     member.on_answer(await answer.text);
-    line.send(member.join(options.room, ROLE, options.name, new Uint8Array(options.colour)), "stream");
+    line.send(member.join(options.room, ROLE, options.name, new Uint8Array(options.colour), options.seat), "stream");
     return new Membership(line, why, member, out);
   } catch (error) {
     line.close();
@@ -213,7 +215,7 @@ export class Membership implements LineOut {
     }
     for (let json = this.#member.poll_event(); json !== undefined; json = this.#member.poll_event()) {
       const news = JSON.parse(json) as RoomNews;
-      if (news.type === "goodbye") return this.onEnded(news.words);
+      if (news.type === "goodbye") return this.onEnded(news.words, true);
       this.#out.onNews(news);
       // Whoever hears of it may have closed this.
       if (this.#ended) return;
@@ -221,9 +223,9 @@ export class Membership implements LineOut {
     this.pump();
   }
 
-  onEnded(why: string): void {
+  onEnded(why: string, goodbye = false): void {
     this.close();
-    this.#out.onEnded(why);
+    this.#out.onEnded(why, goodbye);
   }
 }
 

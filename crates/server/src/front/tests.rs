@@ -35,11 +35,14 @@ struct Answer {
     status: u16,
     location: String,
     retry_after: Option<String>,
+    /// Which origins' pages may read it.
+    anybody: Option<String>,
     body: String,
 }
 
 async fn ask(shared: &Arc<Shared>, path: &str, token: Option<&str>) -> Answer {
-    let mut request = Request::get(path).extension(Client(FAR));
+    let mut request =
+        Request::get(path).header(header::HOST, "front.example").extension(Client(FAR)).extension(Secure(true));
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
@@ -47,9 +50,10 @@ async fn ask(shared: &Arc<Shared>, path: &str, token: Option<&str>) -> Answer {
     let response = router(Arc::clone(shared)).call(request).await.expect("axum answers");
     let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let (location, retry_after) = (text(header::LOCATION).unwrap_or_default(), text(header::RETRY_AFTER));
+    let anybody = text(header::ACCESS_CONTROL_ALLOW_ORIGIN);
     let status = response.status().as_u16();
     let body = to_bytes(response.into_body(), 1 << 20).await.expect("a body");
-    Answer { status, location, retry_after, body: String::from_utf8(body.to_vec()).expect("text") }
+    Answer { status, location, retry_after, anybody, body: String::from_utf8(body.to_vec()).expect("text") }
 }
 
 #[tokio::test]
@@ -62,10 +66,14 @@ async fn browsers_are_sent_on_with_the_token_that_they_keep_to_themselves() {
     announce(&shared, "two", &[], 0.1);
     for (path, location) in [
         // A fragment in the answer would replace the browser's own.
-        ("/", "https://two.example:8090/"),
-        ("/?transport=websocket", "https://two.example:8090/?transport=websocket"),
-        ("/r/lab", "https://one.example:8090/?room=lab"),
-        ("/r/lab?rendering=local", "https://one.example:8090/?room=lab&rendering=local"),
+        ("/", "https://two.example:8090/?front=https://front.example"),
+        ("/?transport=websocket", "https://two.example:8090/?transport=websocket&front=https://front.example"),
+        ("/r/lab", "https://one.example:8090/?room=lab&front=https://front.example"),
+        // Another front, or a second room, is not the one that was asked.
+        (
+            "/r/lab?front=https://evil.example&rendering=local&room=other",
+            "https://one.example:8090/?room=lab&rendering=local&front=https://front.example",
+        ),
     ] {
         let answer = ask(&shared, path, None).await;
         assert_eq!((answer.status, answer.location.as_str()), (307, location), "{path}");
@@ -73,9 +81,31 @@ async fn browsers_are_sent_on_with_the_token_that_they_keep_to_themselves() {
     assert_eq!(ask(&shared, "/r/No%20Room", None).await.status, 400);
     assert_eq!(ask(&shared, "/elsewhere", None).await.status, 404);
     // Two were sent to the second one and one, to be rendered for, to the first one, with two places each.
-    assert_eq!(ask(&shared, "/", None).await.location, "https://one.example:8090/");
+    assert_eq!(ask(&shared, "/", None).await.location, "https://one.example:8090/?front=https://front.example");
     let full = ask(&shared, "/", None).await;
     assert!(full.status == 503 && full.body.contains("full"), "{} {}", full.status, full.body);
+}
+
+#[tokio::test]
+async fn a_page_whose_server_has_gone_is_told_of_another_without_a_token() {
+    let shared = shared(Some(Role::Guest));
+    let none = ask(&shared, "/page.json", None).await;
+    assert!(none.status == 503 && none.body.contains("No server is running"), "{} {}", none.status, none.body);
+    announce(&shared, "one", &[("lab", 1)], 0.9);
+    announce(&shared, "two", &[], 0.1);
+    for (path, page) in [
+        ("/page.json", "https://two.example:8090/?front=https://front.example"),
+        (
+            "/page.json?transport=webrtc&room=lab&front=https://evil.example",
+            "https://one.example:8090/?room=lab&transport=webrtc&front=https://front.example",
+        ),
+    ] {
+        let answer = ask(&shared, path, None).await;
+        let expected = serde_json::json!({ "page": page });
+        assert_eq!(serde_json::from_str::<Value>(&answer.body).expect("JSON"), expected, "{path}");
+        assert_eq!((answer.status, answer.anybody.as_deref()), (200, Some("*")), "pages of other origins may ask");
+    }
+    assert_eq!(ask(&shared, "/page.json?room=No+Room", None).await.status, 400);
 }
 
 #[tokio::test]
@@ -112,8 +142,8 @@ async fn everybody_is_a_guest_where_the_owner_says_so_and_never_host() {
     announce(&shared, "one", &[], 0.5);
     let guest = token_for(&shared.token, Role::Guest).to_string();
     let answer = ask(&shared, "/", None).await;
-    let expected = format!("https://one.example:8090/#token={guest}&certificate={}", CertificateHash::of(b"one"));
-    assert_eq!(answer.location, expected);
+    let expected = format!("#token={guest}&certificate={}", CertificateHash::of(b"one"));
+    assert_eq!(answer.location, format!("https://one.example:8090/?front=https://front.example{expected}"));
     let list = ask(&shared, "/servers.json", None).await;
     assert!(list.body.contains(&guest) && !list.body.contains(TOKEN), "{}", list.body);
     assert_eq!(ask(&shared, "/servers.json", Some("not-the-right-token")).await.status, 401, "rather than less");

@@ -1,0 +1,130 @@
+// The page as one of a fleet's: what takes it to another server when its own is gone, and what it brings from there. Without a front in the
+// page's address nothing of this happens.
+
+import type { Loudspeaker } from "./loudspeaker.ts";
+import { type Baggage, frontOf, linkBy, questionTo, withFragment } from "./link.ts";
+import { type Pose, fromYawPitch, yawPitchOf } from "./math.ts";
+import type { ConnectionState } from "./messages.ts";
+import { type Answer, Relocation } from "./relocation.ts";
+import type { Shell } from "./shell.ts";
+import type { Walker } from "./walker.ts";
+
+/** How long a server may take to say that it is there. Guess: two lost packets of a handshake. */
+const ANSWER_MS = 1_500;
+/** How long a front may take, which asks nobody. Guess. */
+const FRONT_MS = 3_000;
+/** How often a page that renders the world itself asks whether its server is there: a room in which nothing changes is silent. */
+const WATCH_MS = 2_000;
+
+/** What of the page goes along. */
+export interface FleetPage {
+  shell: Shell;
+  walker: Walker;
+  loudspeaker: Loudspeaker;
+  /** Where the user is, and whether the page renders the world. */
+  user(): { head: Pose; local: boolean };
+  /** The user has done something, so that sound may begin. */
+  onGesture(): void;
+}
+
+export class Fleet {
+  readonly #page: FleetPage;
+  readonly #baggage: Baggage | null;
+  readonly #relocation: Relocation | null;
+  /** By which the room's member claims its seat again: 16 random bytes, or none where the page goes to no other server. */
+  readonly seat: Uint8Array;
+  /** Where the user was on the server that is gone. */
+  readonly start: Pose | null;
+
+  constructor(baggage: Baggage | null, page: FleetPage) {
+    this.#page = page;
+    this.#baggage = baggage;
+    this.#relocation = this.#open(baggage?.moves ?? 0);
+    this.seat = this.#relocation ? bytesOf(baggage?.seat ?? null) ?? crypto.getRandomValues(new Uint8Array(16)) : new Uint8Array();
+    this.start = baggage && { position: baggage.position, orientation: fromYawPitch(baggage.yaw, baggage.pitch) };
+  }
+
+  /** Gives the page what it brings; call it once the page can take it. */
+  unpack(): void {
+    if (!this.#baggage) return;
+    const { name, position, yaw, pitch, inside, sound } = this.#baggage;
+    const { shell, walker, loudspeaker, onGesture } = this.#page;
+    shell.userName = name;
+    walker.place(position, yaw, pitch);
+    [loudspeaker.volume, loudspeaker.muted] = [sound.volume, sound.muted];
+    shell.onSound(sound.volume, sound.muted);
+    shell.onNotice(`Your server is gone, and this is another one: ${location.host}.${inside ? " Click for sound." : ""}`);
+    if (!inside) return;
+    shell.view = "world";
+    walker.focus();
+    for (const gesture of ["pointerdown", "keydown"]) window.addEventListener(gesture, () => onGesture(), { once: true });
+  }
+
+  onState(state: ConnectionState): void {
+    if (state.state === "live") this.#relocation?.onLive();
+    if (state.state === "stalled") this.#relocation?.onSilence(state.sinceMs);
+    if (state.state === "reconnecting") this.#relocation?.onSilence(0);
+  }
+
+  /** The server has said that it ends the session or the membership. */
+  onGoodbye(): void {
+    this.#relocation?.onGoodbye();
+  }
+
+  close(): void {
+    this.#relocation?.close();
+  }
+
+  #open(moves: number): Relocation | null {
+    const { shell, user } = this.#page;
+    const front = frontOf(location.search);
+    if (front === "unsafe") {
+      shell.onNotice("The front in this page's address is not used, because it is no origin with https: when this server is gone, no other one is looked for.");
+    }
+    if (front === null || front === "unsafe") return null;
+    const relocation = new Relocation(new URL(location.href), front, moves, {
+      now: () => performance.now(),
+      sleep: (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds)),
+      serverAnswers,
+      askFront: () => ask(questionTo(front, location.search)),
+      say: (words, byHand) => shell.onRelocation(words, byHand ? { name: front.host, link: linkBy(front, location.search, location.hash).href } : null),
+      // In place of this page: going back would lead to the server that is gone.
+      go: (page, moves) => location.replace(withFragment(page, location.hash, this.#pack(moves))),
+    });
+    setInterval(() => {
+      if (user().local) relocation.check();
+    }, WATCH_MS);
+    return relocation;
+  }
+
+  #pack(moves: number): Baggage {
+    const { shell, loudspeaker, user } = this.#page;
+    const { position, orientation } = user().head;
+    const seat = [...this.seat].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+    const sound = { volume: loudspeaker.volume, muted: loudspeaker.muted };
+    return { moves, name: shell.userName, seat, position, ...yawPitchOf(orientation), inside: shell.view === "world", sound };
+  }
+}
+
+async function serverAnswers(page: URL): Promise<boolean> {
+  try {
+    const { ok } = await fetch(new URL("/healthz", page), { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+    return ok;
+  } catch {
+    return false;
+  }
+}
+
+async function ask(question: URL): Promise<Answer> {
+  try {
+    const answer = await fetch(question, { cache: "no-store", signal: AbortSignal.timeout(FRONT_MS) });
+    if (!answer.ok) return { words: (await answer.text()).slice(0, 200) };
+    return { page: ((await answer.json()) as { page?: unknown } | null)?.page };
+  } catch {
+    return null;
+  }
+}
+
+function bytesOf(digits: string | null): Uint8Array | null {
+  return digits === null ? null : Uint8Array.from(digits.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
+}
