@@ -313,6 +313,9 @@ test("a spectator's page is shown the world, and takes nothing in it", async () 
   await page.goto(server.spectatorUrl);
   await until(page, live, "the server's pictures come");
   assert.match(await page.locator("#tagline-role").innerText(), /You are a spectator/);
+  // Its page is told who is there, with itself among them, and offers no microphone.
+  await until(page, () => window.nearlight.room?.people.some(({ role }) => role === "spectator"), "it knows who is in the room");
+  assert.equal(await page.locator("#talk").isHidden(), true);
   await screenshot(page, "room-spectator");
   await page.goto(server.spectatorUrl.replace("#", "?rendering=local#"));
   await until(page, () => document.body.dataset.rendering === "local" && window.nearlight.room?.people.length === 1, "the page renders the world");

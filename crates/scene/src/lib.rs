@@ -164,6 +164,10 @@ pub trait Application: Send {
     /// A viewer came, moved or acted.
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput);
 
+    /// A viewer watches that may do nothing; called again and again, and never together with [`Self::on_input`] by a source that draws for
+    /// each viewer.
+    fn on_spectator(&mut self, _now: Time, _viewer: Viewer) {}
+
     /// The viewer has left; whatever it held counts as released.
     fn on_viewer_left(&mut self, viewer: Viewer);
 

@@ -102,6 +102,10 @@ impl Application for WorldSource {
         self.world.on_name(viewer, name);
     }
 
+    fn on_spectator(&mut self, _now: Time, viewer: Viewer) {
+        self.world.on_spectator(viewer);
+    }
+
     fn on_message(&mut self, _now: Time, viewer: Viewer, message: ApplicationMessage) {
         self.world.on_message(viewer, &message);
     }

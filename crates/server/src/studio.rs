@@ -296,7 +296,7 @@ impl Set {
     }
 }
 
-/// Passes what a viewer has sent to the application, which takes nothing from spectators. Returns its newest input, if any, and when that
+/// Passes what a viewer has sent to the application, which takes nothing from spectators but their names. Returns its newest input, if any, and when that
 /// arrived.
 pub(crate) fn hand_over(
     application: &mut dyn Application,
@@ -308,12 +308,15 @@ pub(crate) fn hand_over(
         if acts {
             let done = ViewerInput { head: sample.head, devices: sample.devices.clone(), hands, events };
             application.on_input(now, viewer, &done);
+        } else {
+            application.on_spectator(now, viewer);
         }
         (sample, received_at)
     });
-    for to_application in mailbox.take_for_application().into_iter().filter(|_| acts) {
+    for to_application in mailbox.take_for_application() {
         match to_application {
             ToApplication::Name(name) => application.on_name(now, viewer, name),
+            _ if !acts => {}
             ToApplication::Message(message) => application.on_message(now, viewer, message),
             ToApplication::Clipboard(text) => application.on_clipboard(now, viewer, text),
             ToApplication::Devices(devices) => application.on_devices(now, viewer, &devices),

@@ -1,8 +1,8 @@
 //! What viewers of the world hear of the room: who is in it, and what they say.
 //!
-//! A viewer's page says by a first message, also without a packet, that it wants to. `docs/wire.md` describes the messages.
+//! A viewer's page says by a first message, also without a packet, that it wants to; spectators, who say nothing, always hear. `docs/wire.md` describes the messages.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nearlight_rooms::{MAX_VOICE_BYTES, MemberId, Revision, Room, RoomState};
 use nearlight_units::{Span, Time};
@@ -29,6 +29,7 @@ const LIST_INTERVAL: Span = Span::from_millis(250);
 pub(super) struct People {
     /// Of viewers that have said one.
     names: BTreeMap<Viewer, String>,
+    spectators: BTreeSet<Viewer>,
     said: VecDeque<(Viewer, u32, Vec<u8>)>,
     /// Those who want to know, and the list that each was told.
     told: BTreeMap<Viewer, String>,
@@ -55,7 +56,12 @@ impl People {
         self.names.get(&viewer).cloned().unwrap_or_else(|| format!("Visitor {}", viewer.0))
     }
 
+    pub(super) const fn spectators(&self) -> &BTreeSet<Viewer> {
+        &self.spectators
+    }
+
     pub(super) fn on_viewer_left(&mut self, viewer: Viewer) {
+        self.spectators.remove(&viewer);
         self.names.remove(&viewer);
         self.told.remove(&viewer);
     }
@@ -69,6 +75,13 @@ impl World {
 
     pub fn on_message(&mut self, viewer: Viewer, message: &ApplicationMessage) {
         self.people.on_message(viewer, &message.data);
+    }
+
+    /// The viewer only watches. It cannot say that it wants to hear of the room, and is told.
+    pub fn on_spectator(&mut self, viewer: Viewer) {
+        if self.people.spectators.insert(viewer) {
+            self.people.told.entry(viewer).or_default();
+        }
     }
 
     /// Takes what viewers say into the room, and what others say and who is there out of it.
@@ -192,6 +205,28 @@ mod tests {
         world.exchange(Time::ZERO, &mut room);
         let names: Vec<&str> = room.state().members().map(|(_, member)| member.name.as_str()).collect();
         assert_eq!(names, ["Ada", "Visitor 5"]);
+    }
+
+    #[test]
+    fn a_spectator_hears_of_the_room_without_a_body_in_it_and_leaves_it() {
+        let mut world = world();
+        let mut room = Room::new(Time::ZERO, RoomConfig::default(), &world.objects()).expect("poses");
+        world.on_name(VIEWER, "Ada".into());
+        world.on_spectator(VIEWER);
+        world.on_input(Time::ZERO, Viewer(5), &ViewerInput::default());
+        world.exchange(Time::ZERO, &mut room);
+        let roles: Vec<_> = room.state().members().map(|(_, member)| (member.name.as_str(), member.role)).collect();
+        assert_eq!(roles, [("Visitor 5", Role::Guest), ("Ada", Role::Spectator)]);
+        world.on_message(Viewer(5), &said(b"opus"));
+        world.exchange(Time::from_secs(1), &mut room);
+        let told = messages(&mut world);
+        assert!(told.iter().any(|message| message.reliable && message.data.starts_with(b"{")), "{told:?}");
+        assert!(told.iter().any(|message| !message.reliable && message.data.ends_with(b"opus")), "{told:?}");
+        let watched = world.members[&VIEWER];
+        assert!(room.body(watched).is_none(), "nobody sees it");
+        world.on_viewer_left(VIEWER);
+        world.exchange(Time::from_secs(2), &mut room);
+        assert_eq!(room.state().members().count(), 1);
     }
 
     #[test]

@@ -83,26 +83,32 @@ impl World {
     }
 
     fn exchange_members(&mut self, now: Time, room: &mut Room) {
-        let viewers = &self.viewers;
+        let (viewers, spectators) = (&self.viewers, self.people.spectators());
         self.members.retain(|viewer, member| {
-            let stays = viewers.contains_key(viewer);
+            let stays = viewers.contains_key(viewer) || spectators.contains(viewer);
             if !stays {
                 room.on_leave(now, *member);
             }
             stays
         });
-        for (viewer, presence) in viewers {
-            let member = if let Some(member) = self.members.get(viewer) {
-                *member
-            } else {
-                let colour = (viewer_colour(*viewer) * 255.0).round().to_array().map(|channel| channel as u8);
-                let member = Member { role: Role::Guest, name: self.people.name(*viewer), colour };
+        let guests = viewers.keys().map(|viewer| (*viewer, Role::Guest));
+        for (viewer, role) in guests.chain(spectators.iter().map(|viewer| (*viewer, Role::Spectator))) {
+            if !self.members.contains_key(&viewer) {
+                let colour = (viewer_colour(viewer) * 255.0).round().to_array().map(|channel| channel as u8);
+                let member = Member { role, name: self.people.name(viewer), colour };
                 // In a full room the viewer is not seen by others until somebody has left.
                 let Ok(member) = room.on_local_join(now, member) else { continue };
-                self.members.insert(*viewer, member);
-                member
-            };
-            let _ = room.set_body(now, member, &avatar(presence));
+                self.members.insert(viewer, member);
+                if role == Role::Spectator {
+                    // It cannot say that it wants to hear others.
+                    room.on_voice(now, member, 0, &[]);
+                }
+            }
+        }
+        for (viewer, presence) in viewers {
+            if let Some(member) = self.members.get(viewer) {
+                let _ = room.set_body(now, *member, &avatar(presence));
+            }
         }
         let own: Vec<MemberId> = self.members.values().copied().collect();
         let others = room.state().members().filter(|(id, _)| !own.contains(id));
