@@ -10,7 +10,7 @@ import type { Hooks } from "./hooks.ts";
 import { Hud } from "./hud.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import { connected, rumble } from "./input/gamepad.ts";
-import { type Baggage, type Pairing, pairingOf, unpack } from "./link.ts";
+import { type MovedPage, type Pairing, pairingOf, takeMovedPage } from "./link.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
 import type { ConnectionState, FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
@@ -89,8 +89,8 @@ class App {
   /** The initial pose of users, once the server has set it. */
   #start: Pose | null = null;
 
-  /** `baggage`: what the page brings from the server that it was on. */
-  constructor({ token, certificate }: Pairing, baggage: Baggage | null) {
+  /** `movedPage`: what the page brings from the server that it was on. */
+  constructor({ token, certificate }: Pairing, movedPage: MovedPage | null) {
     this.#shell = new Shell({
       onEnter: () => this.#enter(),
       onEnterVr: () => void this.#enterVr(),
@@ -116,7 +116,7 @@ class App {
       this.#shell.onState({ state: "failed", message: `Its worker does not start: ${event.message || "a file is missing"}. Reload the page.` });
     this.#token = token;
     this.#certificate = certificate;
-    this.#fleet = new Fleet(baggage, {
+    this.#fleet = new Fleet(movedPage, {
       shell: this.#shell,
       walker: this.#walker,
       loudspeaker: this.#loudspeaker,
@@ -125,7 +125,7 @@ class App {
     });
     this.#start = this.#fleet.start;
     this.#rendering = this.#openRendering();
-    this.#fleet.unpack();
+    this.#fleet.restore();
     this.#startWorker();
     this.#rendering.apply();
     void this.#offerVr();
@@ -579,7 +579,7 @@ function begin(): void {
   window.addEventListener("hashchange", () => location.reload());
   const missing = missingFeatures();
   // A change of the address by the page itself is none of those.
-  const { baggage, hash } = unpack(location.hash);
+  const { movedPage, hash } = takeMovedPage(location.hash);
   if (hash !== location.hash) history.replaceState(null, "", hash);
   const pairing = pairingOf(hash);
   if (missing.length > 0) {
@@ -589,7 +589,7 @@ function begin(): void {
     shell().onUnpaired();
     still("unpaired");
   } else {
-    new App(pairing, baggage);
+    new App(pairing, movedPage);
   }
 }
 

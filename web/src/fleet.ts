@@ -2,7 +2,7 @@
 // page's address nothing of this happens.
 
 import type { Loudspeaker } from "./loudspeaker.ts";
-import { type Baggage, frontOf, linkBy, questionTo, withFragment } from "./link.ts";
+import { type MovedPage, frontOf, linkBy, questionTo, withFragment } from "./link.ts";
 import { type Pose, fromYawPitch, yawPitchOf } from "./math.ts";
 import type { ConnectionState } from "./messages.ts";
 import { type Answer, Relocation } from "./relocation.ts";
@@ -29,25 +29,25 @@ export interface FleetPage {
 
 export class Fleet {
   readonly #page: FleetPage;
-  readonly #baggage: Baggage | null;
+  readonly #moved: MovedPage | null;
   readonly #relocation: Relocation | null;
   /** By which the room's member claims its seat again: 16 random bytes, or none where the page goes to no other server. */
   readonly seat: Uint8Array;
   /** Where the user was on the server that is gone. */
   readonly start: Pose | null;
 
-  constructor(baggage: Baggage | null, page: FleetPage) {
+  constructor(movedPage: MovedPage | null, page: FleetPage) {
     this.#page = page;
-    this.#baggage = baggage;
-    this.#relocation = this.#open(baggage?.moves ?? 0);
-    this.seat = this.#relocation ? bytesOf(baggage?.seat ?? null) ?? crypto.getRandomValues(new Uint8Array(16)) : new Uint8Array();
-    this.start = baggage && { position: baggage.position, orientation: fromYawPitch(baggage.yaw, baggage.pitch) };
+    this.#moved = movedPage;
+    this.#relocation = this.#open(movedPage?.moves ?? 0);
+    this.seat = this.#relocation ? bytesOf(movedPage?.seat ?? null) ?? crypto.getRandomValues(new Uint8Array(16)) : new Uint8Array();
+    this.start = movedPage && { position: movedPage.position, orientation: fromYawPitch(movedPage.yaw, movedPage.pitch) };
   }
 
   /** Gives the page what it brings; call it once the page can take it. */
-  unpack(): void {
-    if (!this.#baggage) return;
-    const { name, position, yaw, pitch, inside, sound } = this.#baggage;
+  restore(): void {
+    if (!this.#moved) return;
+    const { name, position, yaw, pitch, inside, sound } = this.#moved;
     const { shell, walker, loudspeaker, onGesture } = this.#page;
     shell.userName = name;
     walker.place(position, yaw, pitch);
@@ -89,7 +89,7 @@ export class Fleet {
       askFront: () => ask(questionTo(front, location.search)),
       say: (words, byHand) => shell.onRelocation(words, byHand ? { name: front.host, link: linkBy(front, location.search, location.hash).href } : null),
       // In place of this page: going back would lead to the server that is gone.
-      go: (page, moves) => location.replace(withFragment(page, location.hash, this.#pack(moves))),
+      go: (page, moves) => location.replace(withFragment(page, location.hash, this.#movedPage(moves))),
     });
     setInterval(() => {
       if (user().local) relocation.check();
@@ -97,7 +97,7 @@ export class Fleet {
     return relocation;
   }
 
-  #pack(moves: number): Baggage {
+  #movedPage(moves: number): MovedPage {
     const { shell, loudspeaker, user } = this.#page;
     const { position, orientation } = user().head;
     const seat = [...this.seat].map((byte) => byte.toString(16).padStart(2, "0")).join("");

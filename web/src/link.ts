@@ -10,7 +10,7 @@ export interface Pairing {
 }
 
 /** What a page takes along when it goes to another server of its fleet: browsers keep what is stored for each server apart. */
-export interface Baggage {
+export interface MovedPage {
   /** Moves in a row, this one included, between which no session has lasted. */
   moves: number;
   name: string;
@@ -24,8 +24,8 @@ export interface Baggage {
   sound: Volume;
 }
 
-/** The fragment's parameter with the baggage. */
-const BAGGAGE = "moved";
+/** The fragment's parameter with what a page takes along. */
+const MOVED = "moved";
 
 /** None where the link has lost its token or half of the certificate's hash in transit. */
 export function pairingOf(hash: string): Pairing | null {
@@ -74,30 +74,30 @@ export function pageOf(address: unknown): URL | null {
   return page && isSafe(page) ? page : null;
 }
 
-/** `page` with this page's token and the baggage. The certificate is another server's. */
-export function withFragment(page: URL, hash: string, baggage?: Baggage): URL {
+/** `page` with this page's token and what it takes along. The certificate is another server's. */
+export function withFragment(page: URL, hash: string, movedPage?: MovedPage): URL {
   const fragment = new URLSearchParams(hash.slice(1));
   fragment.delete("certificate");
-  fragment.delete(BAGGAGE);
-  if (baggage) fragment.set(BAGGAGE, JSON.stringify(baggage));
+  fragment.delete(MOVED);
+  if (movedPage) fragment.set(MOVED, JSON.stringify(movedPage));
   const whole = new URL(page);
   whole.hash = fragment.toString();
   return whole;
 }
 
-/** Takes the baggage out of the fragment: a copied or reloaded address has none. */
-export function unpack(hash: string): { baggage: Baggage | null; hash: string } {
+/** Takes what the page brings out of the fragment: a copied or reloaded address has none of it. */
+export function takeMovedPage(hash: string): { movedPage: MovedPage | null; hash: string } {
   const fragment = new URLSearchParams(hash.slice(1));
-  const text = fragment.get(BAGGAGE);
-  if (text === null) return { baggage: null, hash };
-  fragment.delete(BAGGAGE);
-  return { baggage: parse(text), hash: `#${fragment.toString()}` };
+  const text = fragment.get(MOVED);
+  if (text === null) return { movedPage: null, hash };
+  fragment.delete(MOVED);
+  return { movedPage: parse(text), hash: `#${fragment.toString()}` };
 }
 
 /** None where a field is missing or is nothing that a page takes along. */
-function parse(text: string): Baggage | null {
+function parse(text: string): MovedPage | null {
   try {
-    const { moves, name, seat, position, yaw, pitch, inside, sound } = JSON.parse(text) as Baggage;
+    const { moves, name, seat, position, yaw, pitch, inside, sound } = JSON.parse(text) as MovedPage;
     const isGood =
       Number.isInteger(moves) && moves > 0 && typeof name === "string" && (seat === null || /^[0-9a-f]{32}$/.test(seat)) &&
       position.length === 3 && [...position, yaw, pitch].every(Number.isFinite) && typeof inside === "boolean" &&

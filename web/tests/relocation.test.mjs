@@ -12,7 +12,7 @@ async function load(name) {
 }
 
 const { Relocation } = await load("relocation.ts");
-const { frontOf, linkBy, pageOf, questionTo, unpack, withFragment } = await load("link.ts");
+const { frontOf, linkBy, pageOf, questionTo, takeMovedPage, withFragment } = await load("link.ts");
 
 const OWN = new URL("https://a.example:8090/?room=lab");
 const FRONT = new URL("https://front.example");
@@ -119,14 +119,14 @@ test("only the origin of a front that browsers can trust is asked, and it is not
 });
 
 test("what a page takes along comes out of the next one's address, or nothing does", () => {
-  const baggage = { moves: 1, name: "Ada & Bea #1", seat: "00".repeat(16), position: [1, 1.6, -2.5], yaw: 0.5, pitch: -0.1, inside: true, sound: { volume: 0.5, muted: false } };
-  const there = withFragment(new URL(OTHER.page), "#token=a+b%2F&certificate=ab&moved=old", baggage);
+  const movedPage = { moves: 1, name: "Ada & Bea #1", seat: "00".repeat(16), position: [1, 1.6, -2.5], yaw: 0.5, pitch: -0.1, inside: true, sound: { volume: 0.5, muted: false } };
+  const there = withFragment(new URL(OTHER.page), "#token=a+b%2F&certificate=ab&moved=old", movedPage);
   assert.equal(there.href.split("#")[0], OTHER.page, "servers are told nothing of it");
-  assert.deepEqual(unpack(there.hash), { baggage, hash: "#token=a+b%2F" });
-  assert.deepEqual(unpack("#token=x"), { baggage: null, hash: "#token=x" });
+  assert.deepEqual(takeMovedPage(there.hash), { movedPage, hash: "#token=a+b%2F" });
+  assert.deepEqual(takeMovedPage("#token=x"), { movedPage: null, hash: "#token=x" });
   for (const wrong of [{ moves: 0 }, { name: 7 }, { seat: "zz" }, { position: [1, 2] }, { position: null }, { yaw: "1" }, { inside: 1 }, { sound: { volume: 7, muted: false } }, { sound: null }]) {
-    const text = JSON.stringify({ ...baggage, ...wrong });
-    assert.deepEqual(unpack(`#token=x&moved=${encodeURIComponent(text)}`), { baggage: null, hash: "#token=x" }, text);
+    const text = JSON.stringify({ ...movedPage, ...wrong });
+    assert.deepEqual(takeMovedPage(`#token=x&moved=${encodeURIComponent(text)}`), { movedPage: null, hash: "#token=x" }, text);
   }
-  assert.equal(unpack("#token=x&moved={").baggage, null);
+  assert.equal(takeMovedPage("#token=x&moved={").movedPage, null);
 });
