@@ -34,16 +34,12 @@ interface Painted {
   paintedAt: number;
 }
 
-/** Mean interval of what happens again and again. */
-class Cadence {
-  everyMs = Number.NaN;
-  #at = Number.NaN;
+/** A mean of durations, of which the newest count most. */
+class Mean {
+  ms = Number.NaN;
 
-  note(at: number): void {
-    const step = at - this.#at;
-    this.#at = at;
-    if (step > PAUSE_MS || Number.isNaN(step)) return;
-    this.everyMs = Number.isNaN(this.everyMs) ? step : this.everyMs + (step - this.everyMs) * NEWS;
+  note(ms: number): void {
+    this.ms = Number.isNaN(this.ms) ? ms : this.ms + (ms - this.ms) * NEWS;
   }
 }
 
@@ -85,8 +81,10 @@ export class Screen {
   #painting = false;
   #scheduled: number;
   #later: ReturnType<typeof setTimeout> | undefined;
-  /** Updated all the time, for windows move to other displays. */
-  readonly #chances = new Cadence();
+  /** Between chances, and for painting: updated all the time, for windows move to other displays. */
+  readonly #chances = new Mean();
+  readonly #paints = new Mean();
+  #chanceAt = Number.NaN;
   readonly #refresh = new RefreshRate();
 
   constructor(painter: Painter, clock: PageClock, order: DisplayOrder, out: ScreenOut) {
@@ -134,11 +132,13 @@ export class Screen {
 
   async #paint({ frame, picture, crop }: Waiting): Promise<void> {
     this.#painting = true;
+    const begunAt = performance.now();
     try {
       this.#painted = { frame, marker: await this.#painter.paint(picture, crop), paintedAt: performance.now() };
     } finally {
       picture.close();
       this.#painting = false;
+      this.#paints.note(performance.now() - begunAt);
     }
     this.#advance();
   }
@@ -153,8 +153,10 @@ export class Screen {
   /** What is on the canvas goes to the display when this returns. */
   #onChance(at: number): void {
     this.#scheduled = requestAnimationFrame((next) => this.#onChance(next));
-    this.#chances.note(at);
-    this.#queue.set_refresh_interval(this.#chances.everyMs * 1_000);
+    if (at - this.#chanceAt <= PAUSE_MS) this.#chances.note(at - this.#chanceAt);
+    this.#chanceAt = at;
+    // Where painting takes longer than the time between chances, it decides how many pictures can be shown.
+    this.#queue.set_refresh_interval(Math.max(this.#chances.ms, this.#paints.ms) * 1_000);
     if (this.#refresh.note(at)) this.#out.onRefreshRate(this.#refresh.hertz);
     const shown = this.#painted;
     this.#painted = null;
