@@ -326,6 +326,7 @@ class App {
   #onProgram(name: string): void {
     this.#walker.giveToProgram(element("typed", HTMLTextAreaElement), this.#clipboard);
     this.#shell.onProgram(name);
+    this.#hud.estimates = true;
     if (this.#shell.view === "world") this.#walker.focus();
   }
 

@@ -60,6 +60,8 @@ export class Hud {
   /** Pictures a second that the page renders; none while the server does. */
   #localFrameRate: number | null = null;
   #writtenAt = 0;
+  /** Which input a picture shows is not read from its marker. */
+  estimates = false;
 
   constructor() {
     this.#stageNumbers = STAGES.map((stage, index) => row("legend", STAGE_COLOURS[index] ?? "", stage));
@@ -157,7 +159,7 @@ export class Hud {
     const mtp = local ? [] : this.#motionToPhoton;
     text("mtp", mtp.length > 0 ? percentile(mtp, 50).toFixed(1) : "–");
     const waiting = local ? "of the server's pictures" : "waiting for an input's pixels";
-    text("mtp-more", mtp.length > 0 ? `p95 ${percentile(mtp, 95).toFixed(1)} ms · read from pixels` : waiting);
+    text("mtp-more", mtp.length > 0 ? `p95 ${percentile(mtp, 95).toFixed(1)} ms${this.estimates ? "" : " · read from pixels"}` : waiting);
     const recent = this.#frames.slice(-60);
     text("fps", this.#localFrameRate?.toFixed(1) ?? frameRate(recent));
     const stream = this.#stream;

@@ -221,7 +221,11 @@ export class Shell {
     document.title = `${name} – Nearlight`;
     element("title").textContent = name;
     element("tagline").textContent = "Keys, mouse, touch and typed text go to the program.";
+    element("tagline-role").textContent = "You are a spectator: you watch, and others use the program.";
     element("enter").textContent = "Open";
+    // Keys are the program's.
+    element("toggle-hud").title = "Latency graph";
+    element("mute").title = "Sound on or off";
     element("stage").setAttribute("aria-label", `The window of ${name}`);
     const latency = element("mtp-label");
     latency.textContent = "Input to pixels, estimated";

@@ -112,6 +112,33 @@ test("keys, buttons and the wheel arrive where they should, and are let go when 
   await server.stop();
 });
 
+test("the tools leave the keys to the program, and the panel says what it can know", async () => {
+  const { server, page, context, errors } = await open("exec stdbuf -oL xev -event keyboard");
+  await untilLogs(server, /Outer window/, "xev runs");
+  // A tool that was clicked does not keep the keys, of which the space bar would press it again.
+  for (const [tool, key, keysym] of [["show-bar", "Space", "space"], ["toggle-hud", "Space", "space"], ["mute", "KeyH", "h"]]) {
+    const before = server.log().length;
+    await page.locator(`#${tool}`).click();
+    await page.keyboard.press(key);
+    const heard = await eventually(() => server.log().slice(before), (log) => new RegExp(`KeyRelease[\\s\\S]*, ${keysym}\\)`).test(log), 20_000);
+    assert.match(heard, new RegExp(`KeyPress[\\s\\S]*, ${keysym}\\)[\\s\\S]*KeyRelease`), `the key after ${tool} is the program's`);
+  }
+  const pressed = (tool) => page.evaluate((tool) => document.getElementById(tool).getAttribute("aria-pressed"), tool);
+  assert.deepEqual([await pressed("toggle-hud"), await pressed("mute")], ["true", "true"], "each was pressed once");
+  await until(page, () => /^p95 [\d.]+ ms$/.test(document.getElementById("mtp-more").textContent), "an estimate is not said to be read from pixels");
+  await screenshot(page, "program-panel");
+  // A spectator is not promised what only others have.
+  const watching = await openPage(browser);
+  await watching.page.goto(server.spectatorUrl);
+  await until(watching.page, () => document.body.dataset.content === "program", "the spectator's page knows that it shows a program");
+  const taglines = await watching.page.locator("#tagline, #tagline-role").filter({ visible: true }).allInnerTexts();
+  assert.deepEqual(taglines, ["You are a spectator: you watch, and others use the program."]);
+  assert.deepEqual([...errors, ...watching.errors], []);
+  await watching.context.close();
+  await context.close();
+  await server.stop();
+});
+
 test("a display that is there already is shown as it is, and a finger is its pointer", async (running) => {
   const screen = await startScreen();
   const seen = spawn("stdbuf", ["-oL", "xev", "-display", screen.name, "-geometry", "1400x1000+0+0", "-event", "keyboard", "-event", "button"]);
@@ -131,7 +158,7 @@ test("a display that is there already is shown as it is, and a finger is its poi
   await page.locator("#enter").tap();
   const panel = () => page.evaluate(() => document.getElementById("toggle-hud").click());
   await panel();
-  await until(page, () => /on the X display :\d+ .*OpenGL by the (processor|GPU)/.test(document.getElementById("hud")?.textContent ?? ""), "the panel says which display, and what draws OpenGL", {
+  await until(page, () => /with OpenGL by the (processor|GPU).* on the X display :\d+ /.test(document.getElementById("hud")?.textContent ?? ""), "the panel says which display, and what draws OpenGL", {
     knowledge: () => document.getElementById("hud")?.textContent,
   });
   await panel();

@@ -57,6 +57,31 @@ impl ProgramArguments {
         !self.command.is_empty() || self.display.is_some()
     }
 
+    /// What is asked of a program that is not there, or of its sound.
+    pub(crate) fn refuse_what_has_no_effect(&self, sound: bool) -> anyhow::Result<()> {
+        let given = [
+            (self.compositor != Compositor::X11, "--compositor"),
+            (self.restart != Restart::Never, "--restart"),
+            (self.program_sandbox != Sandbox::Strict, "--program-sandbox"),
+            (self.program_network.is_some(), "--program-network"),
+            (self.program_user.is_some(), "--program-user"),
+            (self.cpu_share.is_some(), "--cpu-share"),
+            (self.microphone, "--microphone on"),
+        ];
+        if self.command.is_empty()
+            && let Some((_, option)) = given.into_iter().find(|(is_given, _)| *is_given)
+        {
+            anyhow::bail!(
+                "{option} applies to a program that the server starts: give one after `--`, or leave out {option}"
+            );
+        }
+        anyhow::ensure!(
+            !self.microphone || (sound && self.display.is_none()),
+            "--microphone on needs the sound server that programs get, which --sound off and --display leave out: leave out one of them"
+        );
+        Ok(())
+    }
+
     /// Whether the program's display has a clipboard that viewers can share.
     pub(crate) fn has_clipboard(&self) -> bool {
         self.compositor == Compositor::X11
@@ -83,7 +108,7 @@ impl ProgramArguments {
             user: self.program_user.clone(),
             cpu_share: self.cpu_share,
             sound,
-            microphone: self.microphone && sound,
+            microphone: self.microphone,
         };
         let own = std::env::current_exe()?;
         let fps = fps.unwrap_or(FPS);

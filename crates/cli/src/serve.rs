@@ -401,6 +401,8 @@ fn refuse_what_cannot_be(arguments: &ServeArguments) -> anyhow::Result<()> {
         "--conversion applies to the built-in world and to --scene: the processor converts the pictures of other sources; leave it out"
     );
     #[cfg(target_os = "linux")]
+    arguments.program.refuse_what_has_no_effect(arguments.sound)?;
+    #[cfg(target_os = "linux")]
     anyhow::ensure!(
         !arguments.clipboard || arguments.program.has_clipboard(),
         "--clipboard on: programs on sway share no clipboard with viewers; leave it out, or use --compositor x11"

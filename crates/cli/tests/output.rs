@@ -167,6 +167,31 @@ fn a_failure_to_start_is_reported_with_what_was_logged_before() {
     assert!(text(&output.stderr).contains("nowhere"), "{}", text(&output.stderr));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn options_of_a_program_that_is_not_there_are_refused() {
+    for [option, value] in [
+        ["--compositor", "sway"],
+        ["--restart", "always"],
+        ["--program-sandbox", "off"],
+        ["--program-network", "on"],
+        ["--program-user", "nobody"],
+        ["--cpu-share", "50%"],
+        ["--microphone", "on"],
+    ] {
+        let output = nearlight().args(["serve", "--test-card", "--port", "0", option, value]).output().expect("runs");
+        let words = text(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{option}: {words}");
+        assert!(words.contains(option) && words.contains("give one after `--`"), "{option}: {words}");
+    }
+    for others in [["--sound", "off"], ["--display", ":77"]] {
+        let mut command = nearlight();
+        command.args(["serve", "--port", "0", "--microphone", "on"]).args(others).args(["--", "true"]);
+        let words = text(&command.output().expect("runs").stderr);
+        assert!(words.contains("--microphone on needs the sound server"), "{others:?}: {words}");
+    }
+}
+
 #[test]
 fn a_list_without_plans_is_an_error_alone() {
     let output = nearlight().args(["lab", "list", "--plans", "nowhere"]).output().expect("runs");

@@ -15,6 +15,8 @@ pub(crate) struct Identity {
     pub(crate) user: u32,
     pub(crate) group: u32,
     pub(crate) home: PathBuf,
+    /// What terminals start. Users who cannot log in, such as `nobody`, have one that ends at once: for them it is `/bin/sh`.
+    pub(crate) shell: String,
 }
 
 /// All processes below this one, parents first, and whether they are zombies.
@@ -79,9 +81,16 @@ pub(crate) fn identity(wanted: Option<&str>) -> Result<Option<Identity>, String>
 fn user_in(users: &str, name: &str) -> Option<Identity> {
     users.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
-        let [found, _, user, group, _, home, ..] = fields[..] else { return None };
+        let [found, _, user, group, _, home, shell, ..] = fields[..] else { return None };
         (found == name).then_some(())?;
-        Some(Identity { name: name.into(), user: user.parse().ok()?, group: group.parse().ok()?, home: home.into() })
+        let starts = !shell.is_empty() && !["nologin", "false"].iter().any(|refusal| shell.ends_with(refusal));
+        Some(Identity {
+            name: name.into(),
+            user: user.parse().ok()?,
+            group: group.parse().ok()?,
+            home: home.into(),
+            shell: if starts { shell } else { "/bin/sh" }.into(),
+        })
     })
 }
 
@@ -110,6 +119,11 @@ mod tests {
         let users = "root:x:0:0:root:/root:/bin/bash\nnobody2:x:7:7::/:\nnobody:x:65534:65533:nobody:/nonexistent:/usr/sbin/nologin\nbroken";
         let found = user_in(users, "nobody").expect("there");
         assert_eq!((found.user, found.group, found.home.to_str()), (65_534, 65_533, Some("/nonexistent")));
+        let shell = |name| user_in(users, name).map(|identity| identity.shell);
+        assert_eq!(
+            ["root", "nobody", "nobody2"].map(shell),
+            ["/bin/bash", "/bin/sh", "/bin/sh"].map(|name| Some(name.into()))
+        );
         assert_eq!(user_in(users, "broken"), None);
     }
 

@@ -54,7 +54,9 @@ pub enum DisplayError {
     Supervisor(std::io::Error),
     #[error("{0}")]
     Program(String),
-    #[error("the X display {name} cannot be used: {reason}")]
+    #[error(
+        "the display {name} cannot be used: {reason}. Check that it is there, and that this user may connect to it"
+    )]
     Display { name: String, reason: String },
     #[error("the X display lacks the extension {0}, which is needed: use Xvfb (Debian: apt install xvfb)")]
     Extension(&'static str),

@@ -223,8 +223,12 @@ impl Shared {
     }
 
     fn fail(&self, reason: String) {
+        self.end(SceneError::Program(reason));
+    }
+
+    fn end(&self, why: SceneError) {
         if let Some(sink) = self.sink.get().filter(|_| !self.watch.is_closed()) {
-            sink.on_failed(SceneError::Program(reason));
+            sink.on_failed(why);
         }
     }
 }
@@ -402,9 +406,10 @@ fn follow(mut reports: BufReader<ChildStdout>, shared: &Shared) {
             Some(Report::Ended { ending, again: false }) => {
                 let _ = shared.ending.set(ending);
                 let words = format!("{name} has ended with {ending}");
+                tracing::info!("{words}");
                 shared.tell_all(&for_page("ended", &words.clone().into()));
                 pause();
-                return shared.fail(words);
+                return shared.end(SceneError::ProgramEnded(words));
             }
             Some(Report::Failed { reason }) => return shared.fail(reason),
             Some(Report::Display { .. } | Report::Compositor { .. }) => {}

@@ -242,8 +242,12 @@ impl Supervisor {
                 .into());
         }
         if self.options.sandbox == Sandbox::Home && !self.home().is_dir() {
-            let (home, name) = (self.home(), self.identity.as_ref().map_or("this user", |identity| &identity.name));
-            return Err(format!("{name} has no home {}: name another user with --program-user", home.display()));
+            let name = self.identity.as_ref().map_or_else(String::new, |identity| format!(" {}", identity.name));
+            return Err(format!(
+                "the home of the user{name}, {}, is no folder, and --program-sandbox home needs one: name a user that has one with \
+                 --program-user (only root can), or leave out --program-sandbox",
+                self.home().display()
+            ));
         }
         let mut test = self.as_user(0, None);
         test.args([
@@ -365,7 +369,7 @@ impl Supervisor {
         let home = if self.options.sandbox == Sandbox::Strict { PathBuf::from(EMPTY_HOME) } else { self.home() };
         command.env("HOME", home);
         if let Some(identity) = &self.identity {
-            command.env("USER", &identity.name).env("LOGNAME", &identity.name);
+            command.env("USER", &identity.name).env("LOGNAME", &identity.name).env("SHELL", &identity.shell);
         }
         if self.options.sandbox != Sandbox::Off {
             // Settings are kept by a service that the program does not have.

@@ -71,7 +71,7 @@ pub(crate) fn open(
     let windows_bell = bells.windows;
     Ok(Threads {
         size,
-        name: format!("on sway ({width}x{height}{follows}, OpenGL by the processor)"),
+        name: format!("with OpenGL by the processor on sway ({width}x{height}{follows})"),
         pointer_in_picture: true,
         capture: Box::new(move |sink| capture.run(sink)),
         windows: Box::new(move |orders, tell| windows.run(&windows_bell, orders, tell)),

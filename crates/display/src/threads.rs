@@ -57,7 +57,7 @@ pub(crate) fn open_x(place: &Place, options: &ProgramOptions, fps: u16, bells: B
     let windows_bell = bells.windows;
     Ok(Threads {
         size,
-        name: format!("on the X display {} ({width}x{height}{follows}, {graphics}, {how})", place.name()),
+        name: format!("with {graphics} on the X display {} ({width}x{height}{follows}, {how})", place.name()),
         pointer_in_picture: false,
         capture: Box::new(move |sink| Ok(capture.run(sink)?)),
         windows: Box::new(move |orders, tell| Ok(windows.run(&windows_bell, orders, tell)?)),

@@ -221,6 +221,9 @@ pub enum SceneError {
     NoSource,
     #[error("{0}")]
     Program(String),
+    /// It has ended for good, which is no failure of the server's. The source has logged it.
+    #[error("{0}")]
+    ProgramEnded(String),
 }
 
 /// What `--size auto` and `--fps auto` settled on, and why.

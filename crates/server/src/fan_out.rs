@@ -228,7 +228,9 @@ impl State {
     }
 
     fn fail(&self, error: &SceneError) {
-        tracing::error!(%error, "the studio stopped");
+        if !matches!(error, SceneError::ProgramEnded(_)) {
+            tracing::error!(%error, "there are no more pictures");
+        }
         for viewer in self.groups.iter().flat_map(|group| &group.viewers) {
             viewer.mailbox.deliver(Delivery::Failed(error.to_string()));
         }

@@ -213,7 +213,7 @@ impl Set {
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             let moment = self.draw_all().inspect_err(|error| {
-                tracing::error!(%error, "the studio stopped");
+                tracing::error!(%error, "there are no more pictures");
                 for viewer in &self.viewers {
                     viewer.mailbox.deliver(Delivery::Failed(error.to_string()));
                 }

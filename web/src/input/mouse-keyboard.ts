@@ -120,8 +120,11 @@ export class MouseKeyboard {
 
   /** All keys are the program's, with what they type in this layout. */
   #onProgramKey(event: KeyboardEvent): void {
-    const { code, key, timeStamp, ctrlKey, metaKey, altKey } = event;
-    if (event.isComposing || COMPOSING.has(key) || event.target instanceof HTMLButtonElement) return;
+    const { code, key, timeStamp, ctrlKey, metaKey, altKey, target } = event;
+    // A tool that was clicked keeps the focus until the next key, which is the program's. Other buttons, such as a notice's, keep their keys.
+    const isTool = target instanceof HTMLButtonElement && target.closest(".bar, .show-bar, .hud") !== null;
+    if (isTool) this.#out.focus();
+    if (event.isComposing || COMPOSING.has(key) || (target instanceof HTMLButtonElement && !isTool)) return;
     const pasting = this.pastes && code === "KeyV" && (ctrlKey || metaKey);
     if (!pasting) event.preventDefault();
     const chooses = event.getModifierState("AltGraph");
