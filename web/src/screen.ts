@@ -153,7 +153,7 @@ export class Screen {
   /** What is on the canvas goes to the display when this returns. */
   #onChance(at: number): void {
     this.#scheduled = requestAnimationFrame((next) => this.#onChance(next));
-    if (at - this.#chanceAt <= PAUSE_MS) this.#chances.note(at - this.#chanceAt);
+    if (at > this.#chanceAt) this.#chances.note(Math.min(at - this.#chanceAt, PAUSE_MS));
     this.#chanceAt = at;
     // Where painting takes longer than the time between chances, it decides how many pictures can be shown.
     this.#queue.set_refresh_interval(Math.max(this.#chances.ms, this.#paints.ms) * 1_000);

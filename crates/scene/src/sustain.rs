@@ -79,7 +79,7 @@ pub fn choose_size(
         let total = total(cost.fastest, pixels);
         if total <= budget(fps) || last {
             let keeps = total <= Span::from_secs_f64(1.0 / f64::from(fps.max(1)));
-            let reason = reason(wanted, (width, height, fps), cost.fastest, total, refused);
+            let reason = reason(wanted, fps, cost.fastest, total, refused);
             return Ok(Sustained { width, height, fps, render_median: cost.median, keeps, reason });
         }
         refused = Some(format!("{width}x{height} at {fps} would take {total}"));
@@ -93,7 +93,7 @@ pub fn of_coding(size: (u16, u16), fps: u16) -> Sustained {
     let (width, height) = size;
     let total = total(Span::ZERO, f64::from(width) * f64::from(height));
     let wanted = PictureRequest { size: Some(size), fps: Some(fps), views: 1 };
-    let reason = reason(&wanted, (width, height, fps), Span::ZERO, total, None);
+    let reason = reason(&wanted, fps, Span::ZERO, total, None);
     let keeps = total <= Span::from_secs_f64(1.0 / f64::from(fps.max(1)));
     Sustained { width, height, fps, render_median: Span::ZERO, keeps, reason }
 }
@@ -157,13 +157,7 @@ fn draw(source: &mut dyn Source, (width, height): (u16, u16), views: u8) -> Resu
     source.render(&request, &mut |_| {})
 }
 
-fn reason(
-    wanted: &PictureRequest,
-    (width, height, fps): (u16, u16, u16),
-    render: Span,
-    total: Span,
-    refused: Option<String>,
-) -> String {
+fn reason(wanted: &PictureRequest, fps: u16, render: Span, total: Span, refused: Option<String>) -> String {
     let period = Span::from_secs_f64(1.0 / f64::from(fps.max(1)));
     let verdict = match (total <= budget(fps), wanted.size.is_some() && wanted.fps.is_some()) {
         (true, _) => "fit into",
@@ -171,11 +165,13 @@ fn reason(
         (false, false) => "exceed, as nothing smaller is on offer,",
     };
     let refused = refused.map(|refused| format!("; {refused}")).unwrap_or_default();
-    format!(
-        "{width}x{height} at {fps} frames a second: drawing takes {render}, together with coding about {total}, which {verdict} \
-         {:.0} % of the {period} between frames{refused}",
-        SHARE * 100.0
-    )
+    // What a source does in a process of its own is not measured.
+    let takes = if render > Span::ZERO {
+        format!("drawing takes {render}, together with coding about {total}")
+    } else {
+        format!("coding takes about {total}")
+    };
+    format!("{takes}, which {verdict} {:.0} % of the {period} between frames{refused}", SHARE * 100.0)
 }
 
 #[cfg(test)]

@@ -584,7 +584,10 @@ fn choose_format(
     };
     if !sustained.keeps {
         tracing::warn!(
-            "this machine does not sustain {}; choose a smaller --size or --fps, or omit both: then they are measured",
+            "this machine does not sustain {}x{} at {} fps: {}; choose a smaller --size or --fps, or omit both: then they are measured",
+            sustained.width,
+            sustained.height,
+            sustained.fps,
             sustained.reason
         );
     }

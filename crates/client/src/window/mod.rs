@@ -75,7 +75,7 @@ fn event_loop() -> Result<EventLoop<UserEvent>, ClientError> {
 fn no_window(error: &dyn std::fmt::Display) -> ClientError {
     let words = error.to_string();
     let bare = words.strip_prefix("os error at ").and_then(|placed| placed.split_once(": "));
-    ClientError::Window(bare.map_or(words.as_str(), |(_, bare)| bare).to_owned())
+    ClientError::Window(bare.map_or(words.as_str(), |(_, bare)| bare).trim_end_matches('.').to_owned())
 }
 
 /// The window's thread.
