@@ -105,7 +105,9 @@ describe("WebKit", { skip: lacking }, () => {
     await page.evaluate("document.getElementById('enter').click()");
     await page.until("return window.nearlight.lastMarker?.input > 10", "inputs come back in pixels");
     // Longer than an attempt to connect may take.
-    await page.until("return window.nearlight.statistics.displayed >= 200", "200 frames are displayed in one session");
+    await page.until("return window.nearlight.statistics.decoded >= 200", "200 frames are decoded in one session");
+    // Without a graphics card WebKit paints as rarely as once a second on a busy machine.
+    await page.until("return window.nearlight.statistics.displayed >= 60", "and the picture goes on");
     const statistics = JSON.parse(await page.evaluate("return JSON.stringify(window.nearlight.statistics)"));
     assert.equal(statistics.lost, 0, JSON.stringify(statistics));
   });
