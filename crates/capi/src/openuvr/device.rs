@@ -196,6 +196,10 @@ fn show(viewer: &Viewer, stop: &AtomicBool, display: Display) {
     let mut pixels = Vec::new();
     while !stop.load(Ordering::Relaxed) && !viewer.has_ended() {
         let Some(picture) = viewer.wait_picture(LOOK) else { continue };
+        // Pictures that come while the context is freed may already show that nothing is held any more.
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         if picture.to_rgba(&mut pixels).is_ok() {
             let (width, height) = (picture.size().width.into(), picture.size().height.into());
             let answer = openuvr_picture { pixels: pixels.as_ptr(), width, height };
