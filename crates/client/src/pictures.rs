@@ -52,7 +52,7 @@ impl Pictures {
     /// The next picture, to be shown and given back.
     pub fn take(&self, now: Time) -> Option<Waiting> {
         let mut shelf = self.shelf();
-        let taken = shelf.queue.take(now);
+        let taken = shelf.queue.take_ahead(now);
         shelf.keep_skipped();
         taken
     }

@@ -122,6 +122,16 @@ impl<P> DisplayQueue<P> {
         self.waiting.pop_front().map(|first| first.picture)
     }
 
+    /// The same for a display that is given its picture right after a refresh, to draw it for the next one. What is taken then has waited for
+    /// a refresh already: to catch up, it is skipped, and the display is given the next picture when that comes.
+    pub fn take_ahead(&mut self, now: Time) -> Option<P> {
+        if self.waiting.len() == 1 && self.behind_since.is_some_and(|since| now - since >= CATCH_UP_AFTER) {
+            self.behind_since = None;
+            self.skip_down_to(0);
+        }
+        self.take(now)
+    }
+
     /// The display shows what was taken: what waits now is behind it.
     pub fn on_refresh(&mut self, now: Time) {
         if self.waiting.is_empty() {

@@ -28,9 +28,9 @@ impl DisplayQueue {
         self.0.push(server_time(captured_at), deadline.is_finite().then(|| time(deadline)), picture);
     }
 
-    /// The picture to be painted next.
+    /// The picture to be painted next, for the next refresh.
     pub fn take(&mut self, now: f64) -> Option<u32> {
-        self.0.take(time(now))
+        self.0.take_ahead(time(now))
     }
 
     /// What was painted goes to the display.

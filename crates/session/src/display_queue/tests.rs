@@ -121,6 +121,28 @@ fn without_a_known_rate_the_newest_is_shown() {
     assert_eq!(std::iter::from_fn(|| queue.poll_skipped()).count(), 9);
 }
 
+#[test]
+fn a_display_that_draws_ahead_catches_up_too() {
+    let interval = Span::from_secs(1) / HERTZ;
+    let mut queue = DisplayQueue::new(DisplayOrder::InTurn);
+    queue.set_refresh_interval(Some(interval));
+    // Two wait at first; then one comes in the middle of each interval, and the canvas is free after each refresh.
+    let (mut drawn, mut shown) = (None, Vec::new());
+    for number in 0..60_u64 {
+        let refresh = Time::from_secs(1) + interval * number as i64;
+        shown.extend(drawn.take());
+        queue.on_refresh(refresh);
+        drawn = queue.take_ahead(refresh);
+        let coming: &[u64] = if number == 0 { &[0, 1] } else { &[number + 1] };
+        for picture in coming {
+            queue.push((refresh + Span::from_millis(*picture as i64)).for_peer(), None, *picture);
+            drawn = drawn.or_else(|| queue.take_ahead(refresh + interval / 2));
+        }
+    }
+    assert_eq!(std::iter::from_fn(|| queue.poll_skipped()).count(), 1, "{shown:?}");
+    assert_eq!(shown.last(), Some(&59), "no picture waits behind another: {shown:?}");
+}
+
 /// Whatever happens, each picture is shown or skipped, once and in order, and few wait.
 #[test]
 fn every_picture_has_one_fate() {
