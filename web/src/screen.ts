@@ -46,13 +46,10 @@ class Mean {
 /** The display's refresh rate. A busy page misses chances, so that the mean interval is none of the display's. */
 class RefreshRate {
   hertz = 0;
-  #at = Number.NaN;
   readonly #steps: number[] = [];
 
-  /** True where the rate has become another. */
-  note(at: number): boolean {
-    const step = at - this.#at;
-    this.#at = at;
+  /** So long after the chance before, in milliseconds, comes another. True where the rate has become another. */
+  note(step: number): boolean {
     if (!(step > 0 && step <= PAUSE_MS)) return false;
     this.#steps.push(step);
     if (this.#steps.length < TOLD_BY) return false;
@@ -111,7 +108,6 @@ export class Screen {
     clearTimeout(this.#later);
     for (const { picture } of this.#waiting.values()) picture.close();
     this.#waiting.clear();
-    this.#queue.free();
   }
 
   /** A page that is not looked at has no chances: nothing is painted for it. */
@@ -119,7 +115,7 @@ export class Screen {
     return this.#painted !== null && performance.now() - this.#painted.paintedAt > PAUSE_MS;
   }
 
-  /** Paints what is next, where the canvas is free, or holds a picture that nobody needs to see because a newer one is there. */
+  /** Paints what is next, where the canvas is free or may be painted over. */
   #advance(): void {
     if (this.#painting || (this.#painted && (this.#queue.shows_in_turn || this.#isUnseen()))) return;
     const number = this.#queue.take(micros(this.#clock.now()));
@@ -153,11 +149,12 @@ export class Screen {
   /** What is on the canvas goes to the display when this returns. */
   #onChance(at: number): void {
     this.#scheduled = requestAnimationFrame((next) => this.#onChance(next));
-    if (at > this.#chanceAt) this.#chances.note(Math.min(at - this.#chanceAt, PAUSE_MS));
+    const step = at - this.#chanceAt;
     this.#chanceAt = at;
+    if (step > 0) this.#chances.note(Math.min(step, PAUSE_MS));
     // Where painting takes longer than the time between chances, it decides how many pictures can be shown.
     this.#queue.set_refresh_interval(Math.max(this.#chances.ms, this.#paints.ms) * 1_000);
-    if (this.#refresh.note(at)) this.#out.onRefreshRate(this.#refresh.hertz);
+    if (this.#refresh.note(step)) this.#out.onRefreshRate(this.#refresh.hertz);
     const shown = this.#painted;
     this.#painted = null;
     if (shown) this.#out.onShown(shown.frame, shown.marker);

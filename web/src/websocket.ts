@@ -14,12 +14,25 @@ const MAX_UNSENT_BYTES = 32_768;
  *  the token, the proofs show. */
 export async function dialWebSocket(origin: string, token: string, pinned: string | null, limit: AbortSignal): Promise<Carrier> {
   const certificate = await certificateOf(origin, token, pinned, limit);
-  const address = new URL(PATH, origin);
+  const { socket, challenge } = await openWebSocket(origin, PATH, limit);
+  return new WebSocketCarrier(socket, { bytes: challenge, certificate });
+}
+
+/** A socket before its client has said anything, and the server's challenge, as on a control stream. */
+interface OpenedWebSocket {
+  socket: WebSocket;
+  challenge: Uint8Array;
+}
+
+/** Opens a socket at `path` of the page's own port. */
+export function openWebSocket(origin: string, path: string, limit: AbortSignal): Promise<OpenedWebSocket> {
+  const address = new URL(path, origin);
   address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
   const socket = new WebSocket(address);
   socket.binaryType = "arraybuffer";
   return new Promise((resolve, reject) => {
     const fail = (why: string): void => {
+      socket.onclose = null;
       socket.close();
       reject(new Blocked(why));
     };
@@ -27,10 +40,10 @@ export async function dialWebSocket(origin: string, token: string, pinned: strin
     limit.addEventListener("abort", onLimit);
     socket.onclose = () => fail("the server closed the connection");
     socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
+      limit.removeEventListener("abort", onLimit);
       // The challenge is the server's first message.
       if (typeof data !== "string") return fail("the server's challenge cannot be read");
-      limit.removeEventListener("abort", onLimit);
-      resolve(new WebSocketCarrier(socket, { bytes: withLength(data), certificate }));
+      resolve({ socket, challenge: withLength(data) });
     };
   });
 }

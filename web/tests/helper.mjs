@@ -188,32 +188,13 @@ export const hasTurn = spawnSync("turnserver", ["--version"]).error === undefine
 export async function startTurn() {
   const folder = await mkdtemp(path.join(tmpdir(), "nearlight-turn-"));
   const port = await freePort();
-  const child = spawn(
-    "turnserver",
-    [
-      "-n", "--no-cli", "--no-tls", "--no-dtls", "--lt-cred-mech", "--user", "me:secret", "--realm", "nearlight", "--allow-loopback-peers",
-      "--listening-ip", "127.0.0.1", "--relay-ip", "127.0.0.1", "--listening-port", String(port), "--log-file", "stdout",
-      "--pidfile", path.join(folder, "pid"), "--userdb", path.join(folder, "users"),
-    ],
-    { stdio: "ignore" },
-  );
-  const exited = once(child, "exit");
-  child.unref();
-  const kill = () => child.kill("SIGKILL");
-  process.once("exit", kill);
-  for (let tries = 0; !(await answers(port)); tries += 1) {
-    if (tries === 100 || child.exitCode !== null) throw new Error("turnserver does not start");
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  return {
-    url: `turn:me:secret@127.0.0.1:${port}`,
-    async stop() {
-      child.kill("SIGTERM");
-      await exited;
-      process.off("exit", kill);
-      await rm(folder, { recursive: true });
-    },
-  };
+  const words = [
+    "-n", "--no-cli", "--no-tls", "--no-dtls", "--lt-cred-mech", "--user", "me:secret", "--realm", "nearlight", "--allow-loopback-peers",
+    "--listening-ip", "127.0.0.1", "--relay-ip", "127.0.0.1", "--listening-port", String(port), "--log-file", "stdout",
+    "--pidfile", path.join(folder, "pid"), "--userdb", path.join(folder, "users"),
+  ];
+  const stop = await startListener("turnserver", words, { port, folder, tries: 100 });
+  return { url: `turn:me:secret@127.0.0.1:${port}`, stop };
 }
 
 /** A NATS server, which must have been built, as for the tests of the command: by scripts/go-program.sh. */
@@ -222,23 +203,26 @@ export async function startNats() {
   const built = spawnSync(path.join(here, "../../scripts/go-program.sh"), ["nats-server"], { encoding: "utf8" });
   if (built.status !== 0) throw new Error(`there is no NATS server to test with: ${built.stderr}`);
   const port = await freePort();
-  const child = spawn(built.stdout.trim(), ["-js", "-a", "127.0.0.1", "-p", String(port), "-sd", folder], { stdio: "ignore" });
+  const stop = await startListener(built.stdout.trim(), ["-js", "-a", "127.0.0.1", "-p", String(port), "-sd", folder], { port, folder, tries: 200 });
+  return { url: `nats://127.0.0.1:${port}`, stop };
+}
+
+/** Starts a server that listens at the TCP port `port` within so many twentieths of a second. Returns what ends it and removes its folder. */
+async function startListener(command, words, { port, folder, tries }) {
+  const child = spawn(command, words, { stdio: "ignore" });
   const exited = once(child, "exit");
   child.unref();
   const kill = () => child.kill("SIGKILL");
   process.once("exit", kill);
-  for (let tries = 0; !(await answers(port)); tries += 1) {
-    if (tries === 200 || child.exitCode !== null) throw new Error("the NATS server does not listen");
+  for (let tried = 0; !(await answers(port)); tried += 1) {
+    if (tried === tries || child.exitCode !== null) throw new Error(`${command} does not listen`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-  return {
-    url: `nats://127.0.0.1:${port}`,
-    async stop() {
-      child.kill("SIGTERM");
-      await exited;
-      process.off("exit", kill);
-      await rm(folder, { recursive: true });
-    },
+  return async () => {
+    child.kill("SIGTERM");
+    await exited;
+    process.off("exit", kill);
+    await rm(folder, { recursive: true });
   };
 }
 

@@ -158,7 +158,7 @@ impl Screen for Pictures {
         }
     }
 
-    fn shows_in_turn(&self) -> bool {
+    fn takes_every_picture(&self) -> bool {
         self.in_turn
     }
 }

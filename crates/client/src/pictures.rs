@@ -57,13 +57,17 @@ impl Pictures {
         taken
     }
 
-    /// The picture is on the display since `now`; its memory is reused. True where others wait.
-    pub fn give_back(&self, now: Time, shown: Waiting) -> bool {
+    /// The picture is on the display since `now`; its memory is reused.
+    pub fn give_back(&self, now: Time, shown: Waiting) {
         let mut shelf = self.shelf();
         let spare = if self.keep { shelf.last.replace(shown.picture) } else { Some(shown.picture) };
         shelf.spare.extend(spare);
         shelf.queue.on_refresh(now);
-        !shelf.queue.is_empty()
+    }
+
+    /// Whether pictures wait.
+    pub fn has_waiting(&self) -> bool {
+        !self.shelf().queue.is_empty()
     }
 
     /// Whether the next picture waits until the display has shown the one before.
@@ -100,7 +104,7 @@ impl Screen for Pictures {
         }
     }
 
-    fn shows_in_turn(&self) -> bool {
+    fn takes_every_picture(&self) -> bool {
         self.in_turn
     }
 }
@@ -162,7 +166,7 @@ mod tests {
             }
             let newest = pictures.take(Time::ZERO).expect("waiting");
             assert_eq!(newest.ticket.frame, FrameId(2 * round + 1));
-            assert!(!pictures.give_back(Time::ZERO, newest));
+            pictures.give_back(Time::ZERO, newest);
             assert!(pictures.take(Time::ZERO).is_none());
         }
         assert_eq!(woken.load(Ordering::Relaxed), 10);

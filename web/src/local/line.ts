@@ -1,11 +1,12 @@
 // A member's connection to its room: over WebTransport, datagrams beside one reliable stream; over a WebSocket, everything in order.
 
 import { Blocked } from "../carrier.ts";
-import { textOf, withLength } from "../control.ts";
+import { textOf } from "../control.ts";
 import type { TransportName } from "../generated/core.ts";
 import { ROOMS_PATH } from "../generated/wire.ts";
 import type { FromLineWorker, Lane, ToLineWorker, TransportChoice } from "../messages.ts";
 import { certificateOf } from "../session-info.ts";
+import { openWebSocket } from "../websocket.ts";
 
 /** How long the server may take to answer, and how long over WebTransport where a WebSocket may get through instead. */
 const DIAL_MS = 6_000;
@@ -73,7 +74,7 @@ class WebSocketLine implements Line {
   readonly #socket: WebSocket;
   out: LineOut | null = null;
 
-  private constructor(socket: WebSocket, challenge: Uint8Array) {
+  private constructor({ socket, challenge }: Awaited<ReturnType<typeof openWebSocket>>) {
     this.#socket = socket;
     this.challenge = challenge;
     socket.onclose = () => this.out?.onEnded("the server closed the connection");
@@ -83,27 +84,8 @@ class WebSocketLine implements Line {
     };
   }
 
-  static open(origin: string, limit: AbortSignal): Promise<WebSocketLine> {
-    const address = new URL(ROOMS_PATH, origin);
-    address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
-    const socket = new WebSocket(address);
-    socket.binaryType = "arraybuffer";
-    return new Promise((resolve, reject) => {
-      const fail = (why: string): void => {
-        socket.onclose = null;
-        socket.close();
-        reject(new Blocked(why));
-      };
-      const onLimit = (): void => fail("no answer comes back");
-      limit.addEventListener("abort", onLimit);
-      socket.onclose = () => fail("the server closed the connection");
-      socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
-        limit.removeEventListener("abort", onLimit);
-        // The challenge is the server's first message.
-        if (typeof data !== "string") return fail("the server's challenge cannot be read");
-        resolve(new WebSocketLine(socket, withLength(data)));
-      };
-    });
+  static async open(origin: string, limit: AbortSignal): Promise<WebSocketLine> {
+    return new WebSocketLine(await openWebSocket(origin, ROOMS_PATH, limit));
   }
 
   get isClogged(): boolean {

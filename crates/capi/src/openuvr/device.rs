@@ -194,12 +194,13 @@ pub extern "C" fn openuvr_free_mud_context(context: *mut openuvr_mud_context) {
 
 fn show(viewer: &Viewer, stop: &AtomicBool, display: Display) {
     let mut pixels = Vec::new();
-    while !stop.load(Ordering::Relaxed) && !viewer.has_ended() {
-        let Some(picture) = viewer.wait_picture(LOOK) else { continue };
-        // Pictures that come while the context is freed may already show that nothing is held any more.
+    while !viewer.has_ended() {
+        let picture = viewer.wait_picture(LOOK);
+        // A picture that comes while the context is freed may already show that nothing is held any more.
         if stop.load(Ordering::Relaxed) {
             break;
         }
+        let Some(picture) = picture else { continue };
         if picture.to_rgba(&mut pixels).is_ok() {
             let (width, height) = (picture.size().width.into(), picture.size().height.into());
             let answer = openuvr_picture { pixels: pixels.as_ptr(), width, height };

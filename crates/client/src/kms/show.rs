@@ -76,21 +76,22 @@ impl Work {
             [card.map_dumb_buffer(&mut first).map_err(unmapped)?, card.map_dumb_buffer(&mut second).map_err(unmapped)?];
         let mut canvas = Canvas::new(self.output.size());
         let mut back = 1;
-        let mut others_wait = false;
-        // Orders are looked at before the next picture: one may be to quit.
-        while let Some(Order::Picture) =
-            if others_wait { Some(orders.try_recv().unwrap_or(Order::Picture)) } else { orders.recv().ok() }
-        {
-            others_wait = false;
+        loop {
+            // Orders are looked at before the next picture: one may be to quit.
+            let order = if self.pictures.has_waiting() {
+                orders.try_recv().unwrap_or(Order::Picture)
+            } else {
+                orders.recv().unwrap_or(Order::Quit)
+            };
+            let Order::Picture = order else { return Ok(()) };
             let Some(waiting) = self.pictures.take(self.clock.now()) else { continue };
             canvas.draw(&waiting.picture, Pixels { bytes: &mut buffers[back], pitch: pitches[back] })?;
             self.output.show(back)?;
             let (ticket, marker, at) = (waiting.ticket, waiting.marker, self.clock.now());
             // A player that has ended needs no report.
             let _ = self.happenings.send(Happening::Displayed { ticket, at, marker });
-            others_wait = self.pictures.give_back(at, waiting);
+            self.pictures.give_back(at, waiting);
             back = 1 - back;
         }
-        Ok(())
     }
 }

@@ -135,7 +135,7 @@ impl App {
             happenings: handles.happenings,
             clock: self.clock,
             refresh_interval: Span::from_secs(1) / i64::from(display_hz),
-            next_at: None,
+            next_at: self.clock.now(),
         };
         let paint = PaintThread::start(work, (orders, order_queue), move |error| {
             drop(failure.send_event(UserEvent::Ended(Box::new(Err(error)))));

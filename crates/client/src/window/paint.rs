@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nearlight_net::Clock;
 use nearlight_units::{Span, Time};
@@ -67,7 +68,7 @@ pub struct Work {
     pub clock: Clock,
     pub refresh_interval: Span,
     /// The display takes no other picture before.
-    pub next_at: Option<Time>,
+    pub next_at: Time,
 }
 
 impl PaintThread {
@@ -106,9 +107,11 @@ impl Drop for PaintThread {
 impl Work {
     fn run(mut self, OrderQueue(orders): &OrderQueue) -> Result<(), ClientError> {
         loop {
-            let first = match self.next_at.map(|at| at.saturating_since(self.clock.now())) {
-                None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(wait) => orders.recv_timeout(std::time::Duration::from_nanos(wait.as_nanos().cast_unsigned())),
+            let first = if self.pictures.has_waiting() {
+                let nanos = self.next_at.saturating_since(self.clock.now()).as_nanos();
+                orders.recv_timeout(Duration::from_nanos(nanos.cast_unsigned()))
+            } else {
+                orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
             if first == Err(RecvTimeoutError::Disconnected) {
                 return Ok(());
@@ -133,7 +136,7 @@ impl Work {
     /// one, where that is wanted.
     fn show(&mut self, again: bool) -> Result<(), ClientError> {
         let now = self.clock.now();
-        let next = if self.next_at.is_some_and(|at| now < at) { None } else { self.pictures.take(now) };
+        let next = if now < self.next_at { None } else { self.pictures.take(now) };
         let Some(waiting) = next else { return if again { self.painter.draw().map(|_| ()) } else { Ok(()) } };
         self.painter.upload(&waiting.picture);
         let drawn = self.painter.draw()?;
@@ -143,10 +146,10 @@ impl Work {
             // A player that has ended needs no report.
             let _ = self.happenings.send(Happening::Displayed { ticket, at, marker });
         }
-        let others_wait = self.pictures.give_back(at, waiting);
+        self.pictures.give_back(at, waiting);
         // Where drawing does not wait for the display, two pictures in one of its intervals would be one that is never seen.
         let waits = self.pictures.shows_in_turn() && !self.painter.waits_for_display();
-        self.next_at = (waits || others_wait).then(|| if waits { at + self.refresh_interval } else { at });
+        self.next_at = if waits { at + self.refresh_interval } else { at };
         Ok(())
     }
 }

@@ -6,8 +6,8 @@ use nearlight_codec::{CodecError, Reference};
 use nearlight_events::RecoveryCounts;
 use nearlight_link::Ecn;
 use nearlight_session::{
-    AnsweredTargets, CaptureDecision, CaptureFacts, CaptureSchedule, Captures, DisplayOrder, DisplayQueue,
-    EncodedFrame, FrameSkipper, LossRecovery, Presence, SessionDriver, Wake,
+    AnsweredTargets, CaptureDecision, CaptureFacts, CaptureSchedule, Captures, DisplayOrder, EncodedFrame,
+    FrameSkipper, LossRecovery, Presence, SessionDriver, Wake,
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
@@ -15,6 +15,7 @@ use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 use super::application::{Application, OnNetwork};
 use super::capture_moments::CaptureMoment;
 use super::carrier::{Carrier, server_clock, world_clock};
+use super::display::Display;
 use super::network::{Arrival, End, Network, Parcel};
 use super::sent_frames::SentFrames;
 use super::tally::Tally;
@@ -63,13 +64,6 @@ impl MediaConfig {
     /// Even distances from the start, so that no rounding adds up.
     fn tick(count: u64, rate: u16) -> Span {
         Span::from_nanos((count * 1_000_000_000 / u64::from(rate)) as i64)
-    }
-
-    /// Decoded pictures on their way to the display.
-    pub(super) fn display_queue<P>(&self) -> DisplayQueue<P> {
-        let mut queue = DisplayQueue::new(self.client.order);
-        queue.set_refresh_interval(Some(Self::tick(1, self.client.refresh)));
-        queue
     }
 
     /// From the first frame to the one of this number.
@@ -164,7 +158,7 @@ pub(crate) struct MediaActor {
     sent_before: Option<(u64, u64)>,
     recovered_before: RecoveryCounts,
     decoding: VecDeque<Decoding>,
-    decoded: DisplayQueue<Decoding>,
+    display: Display<Decoding>,
     next_refresh: Time,
     sender_due: Time,
     receiver_due: Time,
@@ -226,7 +220,7 @@ impl MediaActor {
             sent_before: None,
             recovered_before: RecoveryCounts::default(),
             decoding: VecDeque::new(),
-            decoded: config.display_queue(),
+            display: Display::new(&config.client),
             next_refresh,
             sender_due: Time::FAR_FUTURE,
             receiver_due: Time::FAR_FUTURE,
@@ -328,9 +322,7 @@ impl MediaActor {
                 self.tally.on_passed_over(now);
                 continue;
             }
-            let deadline = done.captured_at + self.config.client.deadline;
-            self.decoded.push(server_clock(done.captured_at).for_peer(), Some(deadline), done);
-            self.note_skipped(now);
+            self.display.push(now, done.captured_at, done, &mut self.tally);
         }
         if now >= self.next_refresh {
             self.refresh(now);
@@ -533,19 +525,10 @@ impl MediaActor {
         }
     }
 
-    fn note_skipped(&mut self, now: Time) {
-        while self.decoded.poll_skipped().is_some() {
-            self.tally.on_passed_over(now);
-        }
-    }
-
     fn refresh(&mut self, now: Time) {
         self.next_refresh = self.config.next_refresh(now);
         self.carrier.receiver_mut().on_input(now, Presence::of_views(HEAD, vec![VIEW]));
-        let shown = self.decoded.take(now);
-        self.decoded.on_refresh(now);
-        self.note_skipped(now);
-        let Some(shown) = shown else { return };
+        let Some(shown) = self.display.refresh(now, &mut self.tally) else { return };
         let marker = Marker { frame: shown.id, input: shown.input };
         let displayed = self.carrier.on_displayed(now, shown.id, marker);
         let latency = now - shown.captured_at;

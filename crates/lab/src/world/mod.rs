@@ -3,6 +3,7 @@
 mod application;
 mod capture_moments;
 mod carrier;
+mod display;
 mod links;
 mod media;
 mod network;

@@ -9,9 +9,10 @@ use nearlight_codec::CodecError;
 use nearlight_flows::law::LawSpec;
 use nearlight_flows::{self as flows, Direction, Stream, StreamConfig, Traffic as _};
 use nearlight_link::Ecn;
-use nearlight_session::{CaptureSchedule, DisplayQueue};
+use nearlight_session::CaptureSchedule;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
+use super::display::Display;
 use super::media::MediaConfig;
 use super::network::{Arrival, End, Network, Parcel};
 use super::sent_frames::SentFrames;
@@ -71,7 +72,7 @@ pub(crate) struct Reliable {
     frames: Vec<Frame>,
     sent_frames: SentFrames,
     decoding: VecDeque<Decoding>,
-    decoded: DisplayQueue<Decoding>,
+    display: Display<Decoding>,
     /// When each input was made; the newest that the server knows, and the newest that was shown.
     inputs: Vec<Time>,
     known_input: u64,
@@ -110,7 +111,7 @@ impl Reliable {
             frames: Vec::new(),
             sent_frames: SentFrames::new(config.quality),
             decoding: VecDeque::new(),
-            decoded: config.display_queue(),
+            display: Display::new(&config.client),
             inputs: Vec::new(),
             known_input: 0,
             shown_input: 0,
@@ -181,9 +182,7 @@ impl Reliable {
         }
         while let Some(done) = self.decoding.pop_front_if(|decoding| decoding.done_at <= now) {
             let captured_at = self.frames[done.frame].captured_at;
-            let deadline = captured_at + self.config.client.deadline;
-            self.decoded.push(captured_at.for_peer(), Some(deadline), done);
-            self.note_skipped(now);
+            self.display.push(now, captured_at, done, &mut self.tally);
         }
         if now >= self.next_refresh {
             self.refresh(now, network);
@@ -229,22 +228,13 @@ impl Reliable {
         self.decoding.push_back(Decoding { done_at: free_at + self.config.client.decode, frame: index, quality });
     }
 
-    fn note_skipped(&mut self, now: Time) {
-        while self.decoded.poll_skipped().is_some() {
-            self.tally.on_passed_over(now);
-        }
-    }
-
     fn refresh(&mut self, now: Time, network: &mut Network) {
         self.next_refresh = self.config.next_refresh(now);
         self.inputs.push(now);
         let id = INPUT_BIT | self.inputs.len() as u64;
         let to = End { flow: self.config.flow, far: false };
         network.send(now, Parcel { to, size: INPUT, id, ecn: Ecn::NotCapable, bytes: Vec::new() });
-        let shown = self.decoded.take(now);
-        self.decoded.on_refresh(now);
-        self.note_skipped(now);
-        let Some(shown) = shown else { return };
+        let Some(shown) = self.display.refresh(now, &mut self.tally) else { return };
         let frame = self.frames[shown.frame];
         let latency = now - frame.captured_at;
         let late = latency > self.config.client.deadline;

@@ -96,7 +96,7 @@ impl Work {
                 Err(error) => (None, Err(error)),
             };
             let _ = self.reports.send(Happening::Decoded { ticket, at, outcome });
-            if let Some(picture) = picture.filter(|_| frame.show || self.screen.shows_in_turn()) {
+            if let Some(picture) = picture.filter(|_| frame.show || self.screen.takes_every_picture()) {
                 let size = Size { width: frame.header.width, height: frame.header.height };
                 let (picture, marker) = picture.without_strip(size);
                 let (header, key, damaged) = (&frame.header, frame.key, frame.damaged);

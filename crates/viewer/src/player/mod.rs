@@ -136,7 +136,7 @@ pub trait Screen: Send + Sync {
     fn on_picture(&self, decoded: &Decoded<'_>);
 
     /// Whether it has a use for pictures behind which newer ones have arrived.
-    fn shows_in_turn(&self) -> bool {
+    fn takes_every_picture(&self) -> bool {
         false
     }
 }
