@@ -101,6 +101,27 @@ typedef uint32_t nl_layout;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What converts the pictures of an OpenGL context into the planes that encoders take.
+enum nl_conversion
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // A shader on a graphics processor; the processor where that draws as well.
+  NL_CONVERSION_AUTO = 0,
+  // The processor, while it copies.
+  NL_CONVERSION_PROCESSOR = 1,
+  // A shader in the program's context.
+  NL_CONVERSION_SHADER = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum nl_conversion nl_conversion;
+#else
+typedef uint32_t nl_conversion;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // How samples of sound lie in memory.
 enum nl_sample_format
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -516,8 +537,8 @@ typedef struct {
   size_t size;
   // 1: each picture is handed over before the call returns, which waits for the GPU; 0: with the next one, or by nl_gl_finish.
   uint32_t at_once;
-  // 1: the processor converts pixels into planes; 0: a shader does, in the program's context.
-  uint32_t by_processor;
+  // An nl_conversion: what converts pixels into planes.
+  uint32_t conversion;
 } nl_gl_options;
 
 // A picture in a buffer that another device or process exports, or in shared memory (memfd_create).

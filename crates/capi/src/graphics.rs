@@ -16,7 +16,8 @@ use crate::hosts;
 use crate::memory;
 use crate::pictures::{Given, rows_of, size_of};
 use crate::types::{
-    nl_dmabuf, nl_gl, nl_gl_loader, nl_gl_options, nl_host, nl_layout, nl_picture, nl_pixel_format, nl_status,
+    nl_conversion, nl_dmabuf, nl_gl, nl_gl_loader, nl_gl_options, nl_host, nl_layout, nl_picture, nl_pixel_format,
+    nl_status,
 };
 
 static READERS: Handles<Entry> = Handles::new();
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn nl_gl_open(
             let given = unsafe { memory::read(options) }?;
             ReaderOptions {
                 hand_over: if given.at_once == 0 { HandOver::WithTheNext } else { HandOver::AtOnce },
-                conversion: if given.by_processor == 0 { Conversion::Shader } else { Conversion::Processor },
+                conversion: conversion(given.conversion)?,
             }
         };
         let reader = match loader {
@@ -97,6 +98,17 @@ pub unsafe extern "C" fn nl_gl_open(
         unsafe { gl.write(std::ptr::without_provenance_mut(number)) };
         Ok(())
     })
+}
+
+fn conversion(number: u32) -> Result<Conversion, Fault> {
+    [
+        (nl_conversion::Auto, Conversion::Auto),
+        (nl_conversion::Processor, Conversion::Processor),
+        (nl_conversion::Shader, Conversion::Shader),
+    ]
+    .into_iter()
+    .find_map(|(named, conversion)| (named as u32 == number).then_some(conversion))
+    .ok_or_else(|| Fault::argument(format!("{number} is no nl_conversion: set it to one of NL_CONVERSION_...")))
 }
 
 /// Takes a two-dimensional texture of the context as a picture. Of `picture` its size, layout (NL_LAYOUT_MONO or NL_LAYOUT_SIDE_BY_SIDE),

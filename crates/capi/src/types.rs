@@ -65,6 +65,18 @@ pub enum nl_layout {
     Layers = 2,
 }
 
+/// What converts the pictures of an OpenGL context into the planes that encoders take.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum nl_conversion {
+    /// A shader on a graphics processor; the processor where that draws as well.
+    Auto = 0,
+    /// The processor, while it copies.
+    Processor = 1,
+    /// A shader in the program's context.
+    Shader = 2,
+}
+
 /// How samples of sound lie in memory.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,8 +338,8 @@ pub struct nl_gl_options {
     pub size: usize,
     /// 1: each picture is handed over before the call returns, which waits for the GPU; 0: with the next one, or by nl_gl_finish.
     pub at_once: u32,
-    /// 1: the processor converts pixels into planes; 0: a shader does, in the program's context.
-    pub by_processor: u32,
+    /// An nl_conversion: what converts pixels into planes.
+    pub conversion: u32,
 }
 
 /// A picture in a buffer that another device or process exports, or in shared memory (memfd_create).
@@ -560,7 +572,7 @@ versioned!(
     nl_event up to data_size,
     nl_viewer up to hands,
     nl_sound up to rate,
-    nl_gl_options up to by_processor,
+    nl_gl_options up to conversion,
     nl_dmabuf up to strides,
     nl_haptics_pulse up to weak,
     nl_server_statistics up to viewers,

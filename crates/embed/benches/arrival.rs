@@ -16,14 +16,23 @@ use nearlight_net::Clock;
 
 const PICTURES: usize = 300;
 const INTERVAL: Duration = Duration::from_micros(16_667);
+/// Microseconds from one packet to the next: as fast as the relay can, and at 200 and 100 Mb/s.
+const SPACINGS: [i64; 3] = [0, 50, 100];
 
 fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
+    println!("microseconds (median, 95 %), 60 frames a second");
+    for spacing in SPACINGS {
+        measure(Span::from_micros(spacing));
+    }
+}
+
+fn measure(spacing: Span) {
     let size = Size { width: 1_280, height: 720 };
     // Without repairs a frame is complete with its last packet and not before.
-    let path = Path::open(Options { fec: "none".into(), ..Options::default() }, size);
+    let path = Path::open_paced(Options { fec: "none".into(), ..Options::default() }, size, spacing);
     let (alone, told) = hops(path.clock);
     let mut spans = Vec::new();
     for _ in 0..PICTURES {
@@ -35,19 +44,16 @@ fn main() {
         std::thread::park_timeout(INTERVAL / 2);
         spans.extend(told.try_iter().map(|told| told - at));
     }
-    println!(
-        "a packet -> a thread -> a second one, and nothing else, microseconds (median, 95 %): {}",
-        quantiles(&spans)
-    );
     let (decoded, passed) = (noted(&path.decoded), noted(&path.passed));
     path.close();
+    println!("a packet -> a thread -> a second one, and nothing else: {}", quantiles(&spans));
     let spans: Vec<Span> = decoded
         .iter()
         .filter_map(|at| passed.iter().rev().find(|passed| *passed <= at).map(|passed| *at - *passed))
         .collect();
-    println!("a frame's last packet -> the decoder's input, 60 frames a second, microseconds (median, 95 %)");
     println!(
-        "{} frames of {:.0} packets: {}",
+        "a frame's last packet -> the decoder's input, packets {} us apart, {} frames of {:.0} packets: {}",
+        spacing.as_micros(),
         spans.len(),
         passed.len() as f64 / decoded.len().max(1) as f64,
         quantiles(&spans)

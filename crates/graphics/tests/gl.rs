@@ -118,6 +118,24 @@ fn a_texture_a_frame_buffer_and_a_pixel_buffer_are_the_picture() {
 }
 
 #[test]
+fn where_the_processor_draws_it_converts_unless_a_shader_is_asked_for() {
+    let bench = Bench::new();
+    // SAFETY: the context is current, here and below.
+    let renderer = unsafe { bench.gl.get_parameter_string(glow::RENDERER) };
+    let usual = if renderer.contains("llvmpipe") { Conversion::Processor } else { Conversion::Shader };
+    let cases = [
+        (Conversion::Auto, usual),
+        (Conversion::Processor, Conversion::Processor),
+        (Conversion::Shader, Conversion::Shader),
+    ];
+    for (asked, chosen) in cases {
+        let reader = Bench::reader(HandOver::AtOnce, asked);
+        assert_eq!(reader.conversion(), chosen, "{asked:?} with {renderer}");
+        unsafe { reader.delete() };
+    }
+}
+
+#[test]
 fn a_last_pass_draws_into_the_planes_that_encoders_read() {
     let bench = Bench::new();
     let scene = bench.texture(&pattern(60));

@@ -63,8 +63,13 @@ pub struct Path {
 }
 
 impl Path {
-    /// With codecs that take no time, and a rate that does not decide when a packet leaves.
+    /// With codecs that take no time, and a rate that does not decide when a packet leaves. The relay passes packets on as they come.
     pub fn open(options: Options, size: Size) -> Self {
+        Self::open_paced(options, size, Span::ZERO)
+    }
+
+    /// The same; the relay passes on a packet of a frame every `spacing` at most, as a link does that carries one in that time.
+    pub fn open_paced(options: Options, size: Size, spacing: Span) -> Self {
         let options = Options {
             address: Some(Ipv4Addr::LOCALHOST.into()),
             encoders: Encoders::new(Stubs),
@@ -77,7 +82,7 @@ impl Path {
         let (clock, sent, passed, decoded) = (Clock::start(), Times::default(), Times::default(), Times::default());
         let mut link = host.links().remove(0);
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, link.port));
-        link.port = relay(server, clock, Arc::clone(&sent), Arc::clone(&passed));
+        link.port = relay(server, clock, spacing, Arc::clone(&sent), Arc::clone(&passed));
         let called = Arc::clone(&decoded);
         let decoders = Decoders::new(move |_| {
             let grey = Planes::new(size);
@@ -102,7 +107,7 @@ impl Path {
 }
 
 /// Passes packets on between a viewer and the server at `server`; answers its own port. Its threads end with the process.
-fn relay(server: SocketAddr, clock: Clock, sent: Times, passed: Times) -> u16 {
+fn relay(server: SocketAddr, clock: Clock, spacing: Span, sent: Times, passed: Times) -> u16 {
     let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let (near, far) = (Arc::new(bind()), Arc::new(bind()));
     far.connect(server).expect("a server");
@@ -120,11 +125,17 @@ fn relay(server: SocketAddr, clock: Clock, sent: Times, passed: Times) -> u16 {
     });
     std::thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
+        let mut free = clock.now();
         while let Ok((length, waited)) = recv(&far, &mut bytes) {
             let Some(address) = *viewer.lock().unwrap_or_else(PoisonError::into_inner) else { continue };
             if length >= LEAST {
+                note(&sent, clock.now() - waited);
+                // To sleep takes longer than the packet.
+                while clock.now() < free {
+                    std::hint::spin_loop();
+                }
                 let now = clock.now();
-                note(&sent, now - waited);
+                free = now + spacing;
                 note(&passed, now);
             }
             let _ = near.send_to(&bytes[..length], address);

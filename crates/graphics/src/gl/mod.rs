@@ -28,8 +28,10 @@ const LEAST_EMBEDDED: (u32, u32) = (3, 0);
 /// Where pixels become the planes that encoders take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conversion {
-    /// In the caller's context: less than half as many bytes are read back, and the processor copies only.
+    /// By a shader on a graphics processor; by the processor where that draws as well, in which a shader takes several times as long.
     #[default]
+    Auto,
+    /// In the caller's context: less than half as many bytes are read back, and the processor copies only.
     Shader,
     /// By the processor, while it copies.
     Processor,
@@ -39,6 +41,14 @@ pub enum Conversion {
 pub struct ReaderOptions {
     pub hand_over: HandOver,
     pub conversion: Conversion,
+}
+
+/// Renderers that draw on the processor, by parts of the names that they have for themselves: Mesa's, Chromium's, Microsoft's and Apple's.
+const SOFTWARE_RENDERERS: [&str; 6] =
+    ["llvmpipe", "softpipe", "SwiftShader", "Software Rasterizer", "GDI Generic", "Apple Software Renderer"];
+
+fn is_software(renderer: &str) -> bool {
+    SOFTWARE_RENDERERS.iter().any(|name| renderer.contains(name))
 }
 
 /// A picture that is being read.
@@ -133,11 +143,14 @@ impl Reader {
         embedded: bool,
     ) -> Result<(Option<Converter>, glow::Framebuffer, [Slot; 2]), GraphicsError> {
         let fail = |what| move |reason| GraphicsError::Gl { what, reason };
-        let converter = match options.conversion {
+        let by_shader = match options.conversion {
             // SAFETY: the caller's context is current.
-            Conversion::Shader => Some(unsafe { Converter::new(gl, embedded) }?),
-            Conversion::Processor => None,
+            Conversion::Auto => !is_software(&unsafe { gl.get_parameter_string(glow::RENDERER) }),
+            Conversion::Shader => true,
+            Conversion::Processor => false,
         };
+        // SAFETY: the same.
+        let converter = by_shader.then(|| unsafe { Converter::new(gl, embedded) }).transpose()?;
         // SAFETY: the same.
         let framebuffer = unsafe { gl.create_framebuffer() }.map_err(fail("make a frame buffer"))?;
         let slot = || {
@@ -146,6 +159,12 @@ impl Reader {
             Ok::<_, GraphicsError>(Slot { buffer, capacity: 0, pending: None })
         };
         Ok((converter, framebuffer, [slot()?, slot()?]))
+    }
+
+    /// Where its pictures are converted; never [`Conversion::Auto`].
+    #[must_use]
+    pub const fn conversion(&self) -> Conversion {
+        if self.converter.is_some() { Conversion::Shader } else { Conversion::Processor }
     }
 
     /// Takes a two-dimensional texture: `rows` says whether its first row is the lowest, as OpenGL draws.
