@@ -12,7 +12,7 @@ use nearlight_client::headless::watch_until;
 use nearlight_client::{HeadlessOptions, ViewOptions};
 use nearlight_codec::CodecKind;
 use nearlight_net::{Clock, ConnectOptions, Link, Trust, connect};
-use nearlight_wire::{Base64, ClientMessage, DisplayKind, Hello, PROTOCOL_VERSION, Role, ServerMessage, TokenProof};
+use nearlight_wire::{Base64, ClientMessage, Hello, Role, ServerMessage, TokenProof};
 use tokio::sync::watch;
 
 /// Says hello as a program of its own would, sends messages and listens until the server says goodbye: answers what came.
@@ -22,17 +22,10 @@ async fn talk(link: &Link) -> Vec<Vec<u8>> {
     let connection = connect(&ConnectOptions::new(link, trust), clock).await.expect("a connection");
     let (mut sender, mut receiver) = connection.open_control().await.expect("a control stream");
     let token = link.token.as_deref().expect("a token");
+    let mac = connection.exporter().prove(token, Role::Client);
     let hello = Hello {
-        protocol: PROTOCOL_VERSION,
-        proof: Some(TokenProof::Exporter { mac: connection.exporter().prove(token, Role::Client) }),
-        client: "a test".into(),
-        display: DisplayKind::Screen,
         codecs: vec![CodecKind::Vp8],
-        display_hz: 0,
-        sound: false,
-        clipboard: false,
-        marker: false,
-        name: None,
+        ..Hello::without_media("a test".into(), Some(TokenProof::Exporter { mac }))
     };
     sender.send(&ClientMessage::Hello(hello)).await.expect("a hello");
     let mut heard = Vec::new();

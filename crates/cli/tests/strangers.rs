@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use nearlight_net::{Clock, ConnectOptions, Link, Trust, connect};
 use nearlight_units::Span;
-use nearlight_wire::{
-    ClientMessage, CodecKind, DisplayKind, Hello, PROTOCOL_VERSION, RefusalReason, Role, ServerMessage, TokenProof,
-};
+use nearlight_wire::{ClientMessage, CodecKind, Hello, RefusalReason, Role, ServerMessage, TokenProof};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
@@ -73,16 +71,9 @@ async fn answer_to_hello(options: &ConnectOptions, clock: Clock, token: &str) ->
     let connection = connect(options, clock).await.map_err(|error| error.to_string())?;
     let mac = connection.exporter().prove(token, Role::Client);
     let hello = Hello {
-        protocol: PROTOCOL_VERSION,
-        proof: Some(TokenProof::Exporter { mac }),
-        client: "a test".to_owned(),
-        display: DisplayKind::Screen,
         codecs: vec![CodecKind::Vp8],
         display_hz: 60,
-        sound: false,
-        clipboard: false,
-        marker: false,
-        name: None,
+        ..Hello::without_media("a test".to_owned(), Some(TokenProof::Exporter { mac }))
     };
     let (mut to_server, mut from_server) = connection.open_control().await.map_err(|error| error.to_string())?;
     to_server.send(&ClientMessage::Hello(hello)).await.map_err(|error| error.to_string())?;

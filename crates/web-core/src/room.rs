@@ -2,9 +2,7 @@
 
 use nearlight_rooms::{Avatar, Change, Join, Lane, MemberId, ObjectId, Replica, ReplicaEvent, Request, Role, SeatKey};
 use nearlight_units::Span;
-use nearlight_wire::{
-    ClientMessage, DisplayKind, Hello, PROTOCOL_VERSION, Pose, RoomsWelcome, ServerMessage, write_control,
-};
+use nearlight_wire::{ClientMessage, Hello, Pose, RoomsWelcome, ServerMessage, write_control};
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 
@@ -74,18 +72,7 @@ impl RoomMember {
 
     /// The answer to the challenge, as on a control stream.
     pub fn hello(&self, client: String) -> Vec<u8> {
-        write_control(&ClientMessage::Hello(Hello {
-            protocol: PROTOCOL_VERSION,
-            proof: Some(self.pairing.proof()),
-            client,
-            display: DisplayKind::Screen,
-            codecs: Vec::new(),
-            display_hz: 0,
-            sound: false,
-            clipboard: false,
-            marker: false,
-            name: None,
-        }))
+        write_control(&ClientMessage::Hello(Hello::without_media(client, Some(self.pairing.proof()))))
     }
 
     /// The server's answer to the hello. Throws the server's words where it refuses, and where it does not know the token.

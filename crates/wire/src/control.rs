@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::known_codecs;
-use crate::{Base64, Bytes32, CodecKind, CursorShape, Hand, Haptics, Pose, RecoveryPolicy, TokenProof, WireError};
+use crate::{
+    Base64, Bytes32, CodecKind, CursorShape, Hand, Haptics, PROTOCOL_VERSION, Pose, RecoveryPolicy, TokenProof, WireError,
+};
 
 /// A longer control message is refused before any of it is stored.
 pub const MAX_CONTROL_BYTES: usize = 64 * 1024;
@@ -55,6 +57,25 @@ pub struct Hello {
     /// What others in a room call the user for whom the server renders; none: a name that the server makes up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+}
+
+impl Hello {
+    /// Of a client that takes neither pictures nor sound: a member of a room that draws by itself. Others set what they take.
+    #[must_use]
+    pub const fn without_media(client: String, proof: Option<TokenProof>) -> Self {
+        Self {
+            protocol: PROTOCOL_VERSION,
+            proof,
+            client,
+            display: DisplayKind::Screen,
+            codecs: Vec::new(),
+            display_hz: 0,
+            sound: false,
+            clipboard: false,
+            marker: false,
+            name: None,
+        }
+    }
 }
 
 /// How the sound is coded.

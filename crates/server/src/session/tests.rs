@@ -216,15 +216,11 @@ impl Client {
     fn hello(&self, protocol: u8) {
         self.say(CarrierEvent::Message(ClientMessage::Hello(Hello {
             protocol,
-            client: "a test".into(),
-            display: DisplayKind::Screen,
             display_hz: 60,
             codecs: vec![CodecKind::Vp8],
-            sound: false,
             clipboard: true,
-            marker: false,
             name: Some("Ada".into()),
-            proof: None,
+            ..Hello::without_media("a test".into(), None)
         })));
     }
 

@@ -11,8 +11,8 @@ use nearlight_net::{
 use nearlight_rooms::{Join, Lane, MAX_SNAPSHOT_BYTES};
 use nearlight_units::Span;
 use nearlight_wire::{
-    Binding, Bytes32, ClientMessage, DisplayKind, Hello, MAX_CONTROL_BYTES, PROTOCOL_VERSION, ROOMS_PATH, Role,
-    RoomsWelcome, ServerMessage, TokenProof,
+    Binding, Bytes32, ClientMessage, Hello, MAX_CONTROL_BYTES, ROOMS_PATH, Role, RoomsWelcome, ServerMessage,
+    TokenProof,
 };
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -203,18 +203,10 @@ async fn open_webtransport(
 }
 
 fn hello(proof: TokenProof) -> ClientMessage {
-    ClientMessage::Hello(Hello {
-        protocol: PROTOCOL_VERSION,
-        proof: Some(proof),
-        client: concat!("nearlight swarm ", env!("CARGO_PKG_VERSION")).into(),
-        display: DisplayKind::Screen,
-        codecs: Vec::new(),
-        display_hz: 0,
-        sound: false,
-        clipboard: false,
-        marker: false,
-        name: None,
-    })
+    ClientMessage::Hello(Hello::without_media(
+        concat!("nearlight swarm ", env!("CARGO_PKG_VERSION")).into(),
+        Some(proof),
+    ))
 }
 
 async fn in_time<T>(answer: impl Future<Output = T>) -> Result<T, SwarmError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nearlight_net::{
     Clock, ConnectOptions, Connection, ControlReceiver, ControlSender, Link, NetError, Trust, connect, connect_ethernet,
 };
-use nearlight_wire::{ClientMessage, Hello, PROTOCOL_VERSION, RefusalReason, Role, ServerMessage, TokenProof, Welcome};
+use nearlight_wire::{ClientMessage, Hello, RefusalReason, Role, ServerMessage, TokenProof, Welcome};
 
 use crate::{Target, ViewOptions, ViewerError};
 
@@ -42,17 +42,15 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
     let token = options.target.token().unwrap_or_default();
     let binding = connection.exporter();
     let (mut to_server, mut from_server) = connection.open_control().await?;
+    let proof = TokenProof::Exporter { mac: binding.prove(token, Role::Client) };
     let hello = Hello {
-        protocol: PROTOCOL_VERSION,
-        proof: Some(TokenProof::Exporter { mac: binding.prove(token, Role::Client) }),
-        client: options.name.clone(),
         display: options.display,
         codecs: options.codecs.clone(),
         display_hz,
         sound: options.sound,
         clipboard: options.clipboard,
         marker: true,
-        name: None,
+        ..Hello::without_media(options.name.clone(), Some(proof))
     };
     to_server.send(&ClientMessage::Hello(hello)).await?;
     let answer = tokio::time::timeout(HANDSHAKE_LIMIT, from_server.recv()).await;

@@ -10,9 +10,7 @@ use nearlight_scene::SourceKind;
 use nearlight_swarm::Carrier;
 use nearlight_swarm::live::{Broken, Heard, MemberConnection};
 use nearlight_units::Span;
-use nearlight_wire::{
-    ClientMessage, DisplayKind, Hello, PROTOCOL_VERSION, Pose, Role as End, ServerMessage, TokenProof,
-};
+use nearlight_wire::{ClientMessage, Hello, Pose, Role as End, ServerMessage, TokenProof};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -200,18 +198,8 @@ impl Raw {
         let connection = within(connect(&options, server.clock)).await.expect("a session");
         let (mut to, mut from) = connection.open_control().await.expect("a stream");
         let token = server.link.token.as_deref().expect("a token");
-        let hello = Hello {
-            protocol: PROTOCOL_VERSION,
-            proof: Some(TokenProof::Exporter { mac: connection.exporter().prove(token, End::Client) }),
-            client: "a test".into(),
-            display: DisplayKind::Screen,
-            codecs: Vec::new(),
-            display_hz: 0,
-            sound: false,
-            clipboard: false,
-            marker: false,
-            name: None,
-        };
+        let proof = TokenProof::Exporter { mac: connection.exporter().prove(token, End::Client) };
+        let hello = Hello::without_media("a test".into(), Some(proof));
         to.send(&ClientMessage::Hello(hello)).await.expect("sent");
         let welcome = within(from.recv_bytes(1_000)).await.expect("a welcome");
         assert!(welcome.starts_with(br#"{"type":"rooms""#), "{}", String::from_utf8_lossy(&welcome));
