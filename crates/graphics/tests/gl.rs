@@ -120,7 +120,7 @@ fn a_texture_a_frame_buffer_and_a_pixel_buffer_are_the_picture() {
 #[test]
 fn where_the_processor_draws_it_converts_unless_a_shader_is_asked_for() {
     let bench = Bench::new();
-    // SAFETY: the context is current, here and below.
+    // SAFETY: the context is current.
     let renderer = unsafe { bench.gl.get_parameter_string(glow::RENDERER) };
     let usual = if renderer.contains("llvmpipe") { Conversion::Processor } else { Conversion::Shader };
     let cases = [
@@ -131,6 +131,7 @@ fn where_the_processor_draws_it_converts_unless_a_shader_is_asked_for() {
     for (asked, chosen) in cases {
         let reader = Bench::reader(HandOver::AtOnce, asked);
         assert_eq!(reader.conversion(), chosen, "{asked:?} with {renderer}");
+        // SAFETY: the same.
         unsafe { reader.delete() };
     }
 }
