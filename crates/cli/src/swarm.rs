@@ -281,6 +281,9 @@ fn words(summary: &Summary) -> String {
         ));
     }
     lines.push(delay("Start-up", summary.startup_ms));
+    if summary.retries > 0 {
+        lines.push(format!("Attempts to join after the server had asked to come again: {}\n", summary.retries));
+    }
     if summary.moved_ms.is_some() {
         lines.push(delay("On another server after", summary.moved_ms));
     }

@@ -41,7 +41,7 @@ use crate::rooms::{self, Rooms, SharedRoom};
 use crate::rtc::whep::Refused;
 use crate::rtc::{self, Exchange};
 use crate::sound::Mixer;
-use crate::state::{Offers, ServerState};
+use crate::state::{Offers, ServerState, handshakes_of};
 use crate::studio::{Format, Studio, StudioOptions};
 use crate::transports::Entrances;
 
@@ -300,7 +300,7 @@ impl BoundServer {
         let state = Arc::new(ServerState {
             clock,
             pairing: Pairing::new(&token, pinned(&identity)),
-            handshakes: ServerState::new_handshakes(),
+            handshakes: ServerState::new_handshakes(options.max_members),
             offers: Offers::new(),
             admission: Admission::new(options.max_clients),
             rooms: Rooms::new(options.max_members, world, options.fleet),
@@ -514,6 +514,8 @@ fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> R
 /// Each member of a room holds one page connection more, and all of them may come from one address.
 const fn with_members(limits: Limits, members: usize) -> Limits {
     Limits {
+        handshakes: limits.handshakes + handshakes_of(members),
+        handshakes_per_address: limits.handshakes_per_address + handshakes_of(members),
         pages: limits.pages + members,
         pages_per_address: limits.pages_per_address + members,
         reserved_pages: limits.reserved_pages + members,

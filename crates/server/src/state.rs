@@ -33,6 +33,15 @@ use crate::studio::{Format, Studio};
 /// longest is dropped. Guess: a class of 30 behind one address opens the link at the same moment.
 const MAX_HANDSHAKES: usize = 64;
 const MAX_HANDSHAKES_PER_ADDRESS: usize = 32;
+/// One handshake more, of QUIC and of the protocol, for so many members that rooms may have. All of a crowd may come within a second or two from
+/// one address, and a handshake on a busy machine takes tenths of a second. A server that was told to hold a member can hold its handshake, which costs
+/// less, is over after 5 s, and occupies one of at most as many TCP connections as are bounded by themselves.
+const MEMBERS_FOR_A_HANDSHAKE: usize = 4;
+
+/// How many handshakes more than without them there may be where rooms have at most so many members.
+pub(crate) const fn handshakes_of(members: usize) -> usize {
+    members / MEMBERS_FOR_A_HANDSHAKE
+}
 
 /// How long a client waits for a place that may become free, and how often that is checked: longer than a silent client keeps its place,
 /// and shorter than clients wait for an answer to their handshake.
@@ -98,8 +107,10 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    pub(crate) fn new_handshakes() -> Arc<Gate> {
-        Gate::new(MAX_HANDSHAKES, MAX_HANDSHAKES_PER_ADDRESS, 0)
+    /// On a server whose rooms have at most so many members.
+    pub(crate) fn new_handshakes(members: usize) -> Arc<Gate> {
+        let more = handshakes_of(members);
+        Gate::new(MAX_HANDSHAKES + more, MAX_HANDSHAKES_PER_ADDRESS + more, 0)
     }
 
     /// Sets the congestion control that the owner chose on a TCP connection that is about to carry media.

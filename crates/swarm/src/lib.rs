@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod behaviour;
 pub mod live;
 pub mod page;

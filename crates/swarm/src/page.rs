@@ -135,7 +135,11 @@ fn startup(summary: &Summary) -> Section {
             "Members noticed {} stalls, {:.2} s together: nothing arrived for more than 250 ms while others moved.",
             summary.stalls, summary.stalled_seconds
         ))
-        .tiles(vec![tile("Start-up delay", summary.startup_ms)]);
+        .tiles(vec![
+            tile("Start-up delay", summary.startup_ms),
+            Tile::new("Came again", summary.retries.to_string(), "")
+                .note("attempts to join after the server had asked a member to come again"),
+        ]);
     if plot.curves.is_empty() {
         section
     } else {

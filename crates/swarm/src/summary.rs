@@ -72,6 +72,8 @@ pub struct Summary {
     pub members: usize,
     /// Members that knew their room.
     pub joined: u64,
+    /// Attempts to join after the server had asked a member to come again.
+    pub retries: u64,
     /// False: stopped before its end.
     pub complete: bool,
     /// True: over the lab's links, in virtual time.
@@ -148,6 +150,7 @@ impl Summary {
             rooms,
             members,
             joined: tally.joined,
+            retries: tally.retries,
             complete,
             virtual_time: path.is_some(),
             carrier,

@@ -126,6 +126,8 @@ pub(crate) struct Tally {
     pub(crate) stalls: u64,
     pub(crate) stalled: Span,
     pub(crate) joined: u64,
+    /// Attempts to join after the server had asked a member to come again.
+    pub(crate) retries: u64,
     /// Memberships that the room or the network ended before the run did, by their reasons.
     pub(crate) ended: BTreeMap<String, u64>,
     pub(crate) received: Bytes,
@@ -194,6 +196,11 @@ impl RoomTally {
                 self.tally.stalled += silence;
             }
         }
+    }
+
+    /// A member comes again, as the server asked.
+    pub(crate) const fn on_retry(&mut self) {
+        self.tally.retries += 1;
     }
 
     /// A member has come to another server, after its connection broke.
@@ -271,6 +278,7 @@ impl Tally {
             (&mut self.compared, other.compared),
             (&mut self.stalls, other.stalls),
             (&mut self.joined, other.joined),
+            (&mut self.retries, other.retries),
         ] {
             *mine += theirs;
         }

@@ -139,7 +139,7 @@ impl Server {
             clock,
             pairing: Pairing::new(&Token::generate().expect("random numbers"), None),
             offers: Offers::new(),
-            handshakes: ServerState::new_handshakes(),
+            handshakes: ServerState::new_handshakes(0),
             admission: Admission::new(clients),
             next_session: AtomicU32::new(1),
             studio: studio.expect("a thread"),

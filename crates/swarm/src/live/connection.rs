@@ -168,12 +168,14 @@ async fn open_websocket(
     let broken = |error: tokio_tungstenite::tungstenite::Error| SwarmError::Broken(error.to_string());
     let opened = tokio_tungstenite::client_async_with_config(url, stream, Some(config()));
     let (mut socket, _) = in_time(opened).await?.map_err(broken)?;
-    let ServerMessage::Challenge { nonce: server_nonce } = parse(&answer(&mut socket).await?)? else {
-        return Err(SwarmError::Broken("its first message is no challenge".into()));
+    let server_nonce = match parse(&answer(&mut socket).await?)? {
+        ServerMessage::Challenge { nonce } => nonce,
+        message => return Err(refused(message)),
     };
     let (binding, proof) = prove(link, token, server_nonce)?;
     let hello = serde_json::to_string(&hello(proof)).expect("a hello is plain data");
-    socket.send(Message::Text(hello.into())).await.map_err(broken)?;
+    // Where the server has closed the socket, it has said why.
+    let _ = socket.send(Message::Text(hello.into())).await;
     check_welcome(&answer(&mut socket).await?, &binding, token)?;
     socket.send(Message::Binary(join.to_bytes().into())).await.map_err(broken)?;
     Ok(MemberConnection::WebSocket(Box::new(socket)))
@@ -186,13 +188,18 @@ async fn open_webtransport(
     clock: Clock,
 ) -> Result<MemberConnection, SwarmError> {
     let time_limit = Span::from_secs_f64(ANSWER_LIMIT.as_secs_f64());
-    let connection = connect(&ConnectOptions { kind: SessionKind::Room, time_limit, ..options }, clock).await?;
+    let options = ConnectOptions { kind: SessionKind::Room, time_limit, ..options };
+    let connection = connect(&options, clock).await.map_err(|error| match error {
+        NetError::Refused { reason, .. } => SwarmError::Busy(reason),
+        error => error.into(),
+    })?;
     connection.set_congestion_control();
+    // A final refusal is a message on the stream.
     let ended = |error: NetError| match error {
-        NetError::Closed(CloseReason::Peer { code: CLOSE_REFUSED, reason }) => SwarmError::Refused(reason),
+        NetError::Closed(CloseReason::Peer { code: CLOSE_REFUSED, reason }) => SwarmError::Busy(reason),
         error => error.into(),
     };
-    let (mut to, mut from) = connection.open_control().await?;
+    let (mut to, mut from) = connection.open_control().await.map_err(ended)?;
     let binding = connection.exporter();
     let hello = hello(TokenProof::Exporter { mac: binding.prove(token, Role::Client) });
     to.send(&hello).await.map_err(ended)?;
@@ -241,8 +248,10 @@ fn check_welcome(text: &str, binding: &Binding, token: &str) -> Result<(), Swarm
 
 fn refused(message: ServerMessage) -> SwarmError {
     match message {
-        ServerMessage::Refused { message, .. } | ServerMessage::Goodbye { message } => SwarmError::Refused(message),
-        _ => SwarmError::Broken("its answer to the hello is neither a welcome nor a refusal".into()),
+        ServerMessage::Refused { message, .. } => SwarmError::Refused(message),
+        // The server has no slot, or has heard no hello in time (docs/wire.md, "WebSocket").
+        ServerMessage::Goodbye { message } => SwarmError::Busy(message),
+        _ => SwarmError::Broken("its answer is neither a challenge, a welcome nor a refusal".into()),
     }
 }
 

@@ -12,6 +12,7 @@ use nearlight_units::{Span, Time};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::backoff::Backoff;
 use crate::processor::{own_time, time_of_process};
 use crate::summary::{Facts, Quantiles};
 use crate::{Carrier, Profile, Record, RoomTally, Setup, Summary, Synthetic, Tally, Traffic, synthetic};
@@ -55,6 +56,9 @@ pub enum SwarmError {
     Net(#[from] NetError),
     #[error("the server refused a member: {0}")]
     Refused(String),
+    /// It has too much to do, and another attempt may succeed.
+    #[error("the server asked a member to come again: {0}")]
+    Busy(String),
     #[error("the connection to the server broke: {0}")]
     Broken(String),
     #[error(
@@ -243,7 +247,7 @@ async fn member(shared: Arc<Shared>, number: usize, began: Time) {
         _ = phase.wait_for(|phase| *phase != Phase::Active) => return,
     }
     let joins_at = shared.clock.now();
-    let ended = match connect(&shared, &links[number % links.len()], &setup).await {
+    let ended = match enter(&shared, &links[number % links.len()], &setup, own).await {
         Ok(connection) => {
             let synthetic = Synthetic::new(shared.clock.now(), &setup);
             let traffic = Traffic::default();
@@ -271,6 +275,24 @@ fn key() -> SeatKey {
 
 async fn connect(shared: &Shared, link: &Link, setup: &Setup) -> Result<MemberConnection, SwarmError> {
     MemberConnection::open(link, shared.options.carrier, &synthetic::join(setup), shared.clock).await
+}
+
+/// Connects, and does so again where the server asks for it, until the crowd comes to rest.
+async fn enter(shared: &Shared, link: &Link, setup: &Setup, room: usize) -> Result<MemberConnection, SwarmError> {
+    let mut backoff = Backoff::new(shared.options.seed, setup.number);
+    let mut phase = shared.phase.clone();
+    loop {
+        let busy = match connect(shared, link, setup).await {
+            Err(error @ SwarmError::Busy(_)) => error,
+            result => return result,
+        };
+        let Some(wait) = backoff.next() else { return Err(busy) };
+        tracing::debug!(number = setup.number, %busy, ?wait, "a member comes again");
+        tokio::select! {
+            () = shared.clock.sleep_until(shared.clock.now() + wait) => shared.room(room).on_retry(),
+            _ = phase.wait_for(|phase| *phase != Phase::Active) => return Err(busy),
+        }
+    }
 }
 
 struct Driver<'a> {

@@ -1,22 +1,28 @@
 //! A whole server on loopback, and members over a WebSocket and over WebTransport. Nothing asserts how soon something happens, only that it does.
 
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{SinkExt as _, StreamExt as _};
 use nearlight_net::{
     Clock, CloseReason, ConnectOptions, Connection, ControlReceiver, ControlSender, Link, SessionKind, Trust, connect,
 };
 use nearlight_rooms::{Avatar, Join, MemberId, ObjectId, Reason, Replica, ReplicaEvent, Request, Role};
 use nearlight_scene::SourceKind;
-use nearlight_swarm::Carrier;
-use nearlight_swarm::live::{Broken, Heard, MemberConnection};
+use nearlight_swarm::live::{self, Broken, Heard, MemberConnection, SwarmError};
+use nearlight_swarm::{Carrier, Profile};
 use nearlight_units::Span;
-use nearlight_wire::{ClientMessage, Hello, Pose, Role as End, ServerMessage, TokenProof};
+use nearlight_wire::{Bytes32, ClientMessage, Hello, Pose, RefusalReason, Role as End, ServerMessage, TokenProof};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio_tungstenite::tungstenite::Message;
 
 use super::{NEVER, VOICE};
 use crate::options::{PictureSize, ServeOptions};
 use crate::serve::BoundServer;
+use crate::state::ServerState;
 
 const OBJECT: ObjectId = ObjectId(1);
 
@@ -31,7 +37,7 @@ impl Server {
     fn start() -> Self {
         let clock = Clock::start();
         let options = ServeOptions {
-            address: Some(std::net::Ipv4Addr::LOCALHOST.into()),
+            address: Some(Ipv4Addr::LOCALHOST.into()),
             size: PictureSize::Fixed { width: 256, height: 144 },
             fps: Some(10),
             ..ServeOptions::new(SourceKind::TestCard)
@@ -295,4 +301,76 @@ async fn what_is_no_message_of_a_room_ends_a_membership() {
         drop(from);
     }
     server.stop().await;
+}
+
+/// What a server says in place of a welcome.
+fn goodbye() -> ServerMessage {
+    ServerMessage::Goodbye { message: "another client needed the slot".into() }
+}
+
+/// In front of a server: the first members hear these words after the challenge, and all others reach the server. Returns its port.
+async fn door(server: &Server, words: Vec<ServerMessage>) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let (own, behind) = (listener.local_addr().expect("its port").port(), server.link.port);
+    tokio::spawn(async move {
+        let mut words = words.into_iter();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let said = words.next();
+            tokio::spawn(async move {
+                let Some(said) = said else {
+                    let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, behind)).await.expect("the server");
+                    return drop(tokio::io::copy_bidirectional(&mut stream, &mut server).await);
+                };
+                let mut socket = tokio_tungstenite::accept_async(stream).await.expect("a WebSocket");
+                for message in [ServerMessage::Challenge { nonce: Bytes32([1; 32]) }, said] {
+                    let text = serde_json::to_string(&message).expect("plain data");
+                    socket.send(Message::Text(text.into())).await.expect("sent");
+                }
+                let _ = socket.next().await;
+                let _ = socket.close(None).await;
+            });
+        }
+    });
+    own
+}
+
+/// A short run of a crowd through such a door.
+async fn crowd(members: usize, words: Vec<ServerMessage>) -> Result<nearlight_swarm::Summary, SwarmError> {
+    let server = Server::start();
+    let port = door(&server, words).await;
+    let profile = Profile { ramp_seconds: 0.0, active_seconds: 2.0, rest_seconds: 0.5, ..Profile::default() };
+    let options = live::Options {
+        profile: Arc::new(profile),
+        links: vec![Link { secure: false, port, ..server.link.clone() }],
+        carrier: Carrier::WebSocket,
+        members,
+        rooms: 1,
+        room: "lab".into(),
+        seed: 1,
+        server_process: None,
+        naive: false,
+    };
+    let result = within(live::run(options, std::future::pending(), |_| ())).await;
+    server.stop().await;
+    result
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_comes_again_where_the_server_asks_and_only_there() {
+    let summary = crowd(4, vec![goodbye(); 5]).await.expect("they join in the end");
+    assert_eq!((summary.joined, summary.retries), (4, 5), "{:?}", summary.ended);
+    assert!(summary.ended.is_empty(), "{:?}", summary.ended);
+    let full = ServerMessage::Refused { reason: RefusalReason::Full, message: "All places are taken.".into() };
+    let error = crowd(1, vec![goodbye(), full]).await.expect_err("it is refused, and the next attempt would succeed");
+    assert!(matches!(&error, SwarmError::Refused(words) if words == "All places are taken."), "{error}");
+}
+
+#[test]
+fn a_server_for_more_members_keeps_more_handshakes_from_one_address() {
+    for (members, kept) in [(0, 32), (600, 182)] {
+        let gate = ServerState::new_handshakes(members);
+        let _passes: Vec<_> =
+            (0..500).filter_map(|_| gate.enter(nearlight_units::Time::ZERO, Ipv4Addr::LOCALHOST.into())).collect();
+        assert_eq!(gate.held(), kept);
+    }
 }
