@@ -155,6 +155,11 @@ fn profile(arguments: &SwarmArguments) -> anyhow::Result<Profile> {
 }
 
 fn simulate(arguments: &SwarmArguments, profile: Arc<Profile>, rooms: usize) -> anyhow::Result<(Summary, String)> {
+    ensure!(
+        profile.video_share == 0.0,
+        "the profile's `video_share` is {}: in virtual time there is no server that sends video, so leave it out",
+        profile.video_share
+    );
     let path: LoadedPath = arguments.path.load().context("--path")?;
     let fact = path.spec().to_string();
     let options = virtual_time::Options {
@@ -304,6 +309,27 @@ fn words(summary: &Summary) -> String {
         kibibytes(summary.received_bytes_per_neighbour_per_second),
         kibibytes(summary.sent_bytes_per_second)
     ));
+    if let Some(voices) = &summary.voices {
+        lines
+            .push(delay(&format!("Voices, {} packets sent, until one member heard one", voices.sent), voices.delay_ms));
+    }
+    if let Some(video) = &summary.video {
+        lines.push(format!(
+            "Video: {} of {} clients got pictures, {:.1} a second and {:.2} Mb/s each; {} late, {} lost, stalled {:.2} % of the time\n",
+            video.watched,
+            video.clients,
+            video.fps,
+            video.received_mbps,
+            video.late,
+            video.lost,
+            video.stall_ratio * 100.0
+        ));
+        lines.push(delay("Video, until the first picture", video.startup_ms));
+        lines.push(delay("Video, from capture to the decoder", video.frame_ms));
+        for (reason, count) in &video.failed {
+            lines.push(format!("{count} got no video: {reason}\n"));
+        }
+    }
     for (whose, cores) in [("This program", summary.swarm_cores), ("The server", summary.server_cores)] {
         if let Some(cores) = cores {
             lines.push(format!("{whose} used {:.1} % of a core\n", cores * 100.0));

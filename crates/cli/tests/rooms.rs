@@ -55,6 +55,37 @@ fn a_hundred_members_in_two_rooms_lose_nothing_and_agree() {
 }
 
 #[test]
+fn members_of_a_crowd_speak_and_take_the_video_stream_as_its_profile_says() {
+    let server = server(&["--size", "320x180", "--fps", "15"]);
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let (profile, report) = (folder.join("speaking.toml"), folder.join("speaking.html"));
+    let text = "speaking_share = 0.5\npacket_hz = 50\npacket_bytes = 120\nvideo_share = 0.25\nramp_seconds = 1\n";
+    std::fs::write(&profile, text).expect("a file");
+    let [file, page] = [&profile, &report].map(|file| file.to_str().expect("a path"));
+    let further =
+        ["--clients", "8", "--seconds", "5", "--carrier", "webtransport", "--profile", file, "--report", page];
+    let figures = figures(&swarm(&server.1, &further));
+    let (voices, video) = (&figures["voices"], &figures["video"]);
+    assert_eq!(
+        (&figures["joined"], &figures["lost_events"], &figures["disagreeing"]),
+        (&8.into(), &0.into(), &0.into())
+    );
+    // Four speak to seven others, of whom each hears all: most packets, as their members join one after the other.
+    let [sent, heard] = [&voices["sent"], &voices["delay_ms"]["count"]].map(|count| count.as_u64().expect("a count"));
+    assert!(sent > 200 && heard > sent * 3 && heard <= sent * 7, "{figures}");
+    assert_eq!((&video["clients"], &video["watched"]), (&2.into(), &2.into()), "{figures}");
+    assert_eq!(video["failed"].as_object().map(serde_json::Map::len), Some(0), "{figures}");
+    assert!(video["fps"].as_f64().is_some_and(|fps| fps > 1.0), "{figures}");
+    assert!(video["frame_ms"]["count"].as_u64().is_some_and(|count| count > 10), "{figures}");
+    let page = std::fs::read_to_string(&report).expect("a page");
+    assert!(page.contains("Capture to decoder") && page.contains("until a member is heard"), "both sections");
+    let refused =
+        nearlight().args(["swarm", "--in-virtual-time", "--profile", file]).output().expect("the command runs");
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && words.contains("video_share"), "{words}");
+}
+
+#[test]
 fn a_naive_broadcast_beside_it_costs_more() {
     let server = server(&[]);
     let output = swarm(&server.1, &["--clients", "12", "--seconds", "3", "--baseline", "naive"]);

@@ -37,9 +37,9 @@ mod state;
 
 pub use digest::Digest;
 pub use message::{
-    Join, Lane, MAX_CHECKPOINT_BYTES, MAX_EVENT_BYTES, MAX_MEMBERS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_OBJECTS,
-    MAX_SNAPSHOT_BYTES, MAX_UPSTREAM_BYTES, MAX_VOICE_BYTES, MessageError, ROOMS_VERSION, Reason, SeatKey,
-    is_member_name, is_room_name, is_urgent, is_voice,
+    HeardVoice, Join, Lane, MAX_CHECKPOINT_BYTES, MAX_EVENT_BYTES, MAX_MEMBERS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES,
+    MAX_OBJECTS, MAX_SNAPSHOT_BYTES, MAX_UPSTREAM_BYTES, MAX_VOICE_BYTES, MessageError, ROOMS_VERSION, Reason, SeatKey,
+    is_member_name, is_room_name, is_urgent, is_voice, write_voice,
 };
 pub use pose::{Avatar, JOINTS_PER_HAND, NotAPose};
 pub use replica::{Replica, ReplicaEvent, Request, RequestError, Seen};

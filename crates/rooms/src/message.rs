@@ -8,7 +8,7 @@ mod voice;
 
 pub(crate) use state::{Receipt, SavedRoom, SavedSeat, Snapshot, write_changes_head};
 pub(crate) use upstream::{Command, POSES_GAP, PosesReceived, STALE_POSES, Upstream};
-pub use voice::{MAX_VOICE_BYTES, is_voice};
+pub use voice::{HeardVoice, MAX_VOICE_BYTES, is_voice, write_voice};
 pub(crate) use voice::{read_voice, write_heard};
 
 use nearlight_units::{Span, Time};

@@ -16,10 +16,11 @@ mod summary;
 mod synthetic;
 mod tally;
 pub mod virtual_time;
+mod voice;
 
 pub use behaviour::Behaviour;
 pub use processor::own_time as own_processor_time;
 pub use profile::{Profile, ProfileError};
-pub use summary::{Carrier, Naive, Quantiles, Summary};
+pub use summary::{Carrier, Naive, Quantiles, Summary, Video, Voices};
 pub use synthetic::{Record, Setup, Synthetic};
 pub(crate) use tally::{RoomTally, Tally, Traffic};

@@ -1,11 +1,13 @@
 //! A run as an HTML page.
 
+use std::collections::BTreeMap;
+
 use nearlight_report::{Axis, Bar, Bars, Cell, Chart, Column, Document, Ecdfs, Plot, Row, Section, Table, Tile};
 
 use nearlight_report::statistics::Ecdf;
 
 use crate::tally::FLUENT;
-use crate::{Carrier, Quantiles, Summary};
+use crate::{Carrier, Quantiles, Summary, Video, Voices};
 
 const ALL: &str = "seen by all";
 const ONE: &str = "seen by one";
@@ -42,6 +44,12 @@ pub fn document(summary: &Summary, fact: &str) -> Document {
         .section(correctness(summary))
         .section(startup(summary))
         .section(cost(summary));
+    if let Some(voices) = &summary.voices {
+        document = document.section(spoken(voices));
+    }
+    if let Some(video) = &summary.video {
+        document = document.section(watched(video));
+    }
     if !summary.ended.is_empty() {
         document = document.section(ended(summary));
     }
@@ -188,15 +196,56 @@ fn cost(summary: &Summary) -> Section {
         ))
 }
 
+fn spoken(voices: &Voices) -> Section {
+    Section::new("Voices")
+        .question("How long until a member is heard?")
+        .answer(match voices.delay_ms {
+            Some(delays) => format!(
+                "Half of all packets of voices were heard after {:.1} ms, 99 % after {:.1} ms.",
+                delays.p50, delays.p99
+            ),
+            None => "Nobody heard anybody.".to_owned(),
+        })
+        .tiles(vec![
+            tile("Voice", voices.delay_ms),
+            Tile::new("Sent", voices.sent.to_string(), "")
+                .note("packets; each is heard by those near the speaker, who hear eight others at most"),
+        ])
+}
+
+fn watched(video: &Video) -> Section {
+    let mut section = Section::new("Video")
+        .question("What do members get that also take the server's video stream?")
+        .answer(format!(
+            "{} of {} clients got pictures: {:.1} a second and {:.2} Mb/s each on the average.",
+            video.watched, video.clients, video.fps, video.received_mbps
+        ))
+        .tiles(vec![
+            tile("First picture", video.startup_ms),
+            tile("Capture to decoder", video.frame_ms),
+            Tile::new("Stalled", format!("{:.2}", video.stall_ratio * 100.0), "%").note("of the time, on the average"),
+            Tile::new("Late", video.late.to_string(), "").note("pictures after their deadline"),
+            Tile::new("Lost", video.lost.to_string(), "").note("pictures that never came"),
+        ]);
+    if !video.failed.is_empty() {
+        section = section.table(reasons("Clients without a picture.", "Clients", &video.failed));
+    }
+    section
+}
+
 fn ended(summary: &Summary) -> Section {
-    let row = |(words, count): (&String, &u64)| Row::new(words.clone(), vec![Cell::figure(*count as f64)]);
-    let table = Table {
-        caption: "Memberships that ended before the run did, or did not begin.".to_owned(),
-        corner: "Reason".to_owned(),
-        columns: vec![Column::new("Members", "").decimals(0)],
-        rows: summary.ended.iter().map(row).collect(),
-    };
+    let table = reasons("Memberships that ended before the run did, or did not begin.", "Members", &summary.ended);
     Section::new("Members that left early").question("Who was not there to the end?").table(table)
+}
+
+fn reasons(caption: &str, who: &str, counts: &BTreeMap<String, u64>) -> Table {
+    let row = |(words, count): (&String, &u64)| Row::new(words.clone(), vec![Cell::figure(*count as f64)]);
+    Table {
+        caption: caption.to_owned(),
+        corner: "Reason".to_owned(),
+        columns: vec![Column::new(who, "").decimals(0)],
+        rows: counts.iter().map(row).collect(),
+    }
 }
 
 fn bar(name: &str, value: f64) -> Bar {

@@ -1,9 +1,11 @@
 //! What a crowd is like: a TOML file, each field with a default.
 
+use nearlight_rooms::MAX_VOICE_BYTES;
 use nearlight_units::Span;
 use serde::{Deserialize, Serialize};
 
 use crate::Behaviour;
+use crate::voice::LEAST_PACKET;
 
 /// See `docs/rooms.md`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +19,14 @@ pub struct Profile {
     pub think_seconds: [f64; 2],
     /// Bytes of an event, at most 256.
     pub payload_bytes: usize,
+    /// Share of members that speak: who speaks sends packets of a voice all the time, which the room passes on to those who are near.
+    pub speaking_share: f64,
+    /// Packets of a voice a second, 1 to 100.
+    pub packet_hz: f64,
+    /// Bytes of such a packet, 16 to 320.
+    pub packet_bytes: usize,
+    /// Share of members that also take the server's video stream.
+    pub video_share: f64,
     /// The first member joins at the beginning, the last after this time.
     pub ramp_seconds: f64,
     /// How long everybody moves and acts, from the end of the ramp.
@@ -32,13 +42,17 @@ pub struct Profile {
 }
 
 impl Default for Profile {
-    /// Walking speed: 1.4 m/s is what people prefer (Browning et al. 2006). The others are guesses.
+    /// Walking speed: 1.4 m/s is what people prefer (Browning et al. 2006). Packets: 64 kb/s as the page's voices. The others are guesses.
     fn default() -> Self {
         Self {
             behaviours: vec![Behaviour::Walk],
             pose_hz: 20.0,
             think_seconds: [1.0, 4.0],
             payload_bytes: 16,
+            speaking_share: 0.0,
+            packet_hz: 100.0,
+            packet_bytes: 80,
+            video_share: 0.0,
             ramp_seconds: 3.0,
             active_seconds: 20.0,
             rest_seconds: 3.0,
@@ -78,6 +92,10 @@ impl Profile {
                 in_order && self.think_seconds.iter().all(|seconds| (0.05..=3_600.0).contains(seconds)),
             ),
             ("payload_bytes", "0 to 256", self.payload_bytes <= nearlight_rooms::MAX_EVENT_BYTES),
+            ("speaking_share", "0 to 1", (0.0..=1.0).contains(&self.speaking_share)),
+            ("packet_hz", "1 to 100", (1.0..=100.0).contains(&self.packet_hz)),
+            ("packet_bytes", "16 to 320", (LEAST_PACKET..=MAX_VOICE_BYTES).contains(&self.packet_bytes)),
+            ("video_share", "0 to 1", (0.0..=1.0).contains(&self.video_share)),
             ("ramp_seconds", "0 to 3600", (0.0..=3_600.0).contains(&self.ramp_seconds)),
             ("active_seconds", "1 to 86400", (1.0..=86_400.0).contains(&self.active_seconds)),
             ("rest_seconds", "1 to 60", (1.0..=60.0).contains(&self.rest_seconds)),
@@ -94,6 +112,24 @@ impl Profile {
     #[must_use]
     pub fn pose_interval(&self) -> Span {
         Span::from_secs_f64(1.0 / self.pose_hz)
+    }
+
+    /// Between two packets of a member that speaks.
+    #[must_use]
+    pub fn packet_interval(&self) -> Span {
+        Span::from_secs_f64(1.0 / self.packet_hz)
+    }
+
+    /// Whether the member with this number speaks.
+    #[must_use]
+    pub fn speaks(&self, number: usize) -> bool {
+        is_among(self.speaking_share, number)
+    }
+
+    /// Whether the member with this number takes the video stream.
+    #[must_use]
+    pub fn takes_video(&self, number: usize) -> bool {
+        is_among(self.video_share, number)
     }
 
     /// Until the last member has joined.
@@ -126,9 +162,25 @@ impl Profile {
     }
 }
 
+/// Whether the member with this number is among a share of the crowd; of any who join one after another, nearly that share is.
+fn is_among(share: f64, number: usize) -> bool {
+    let among_first = |count: usize| (count as f64 * share + 1e-9).floor();
+    among_first(number + 1) > among_first(number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_of_a_crowd_is_spread_over_it() {
+        let of = |share| Profile { video_share: share, ..Profile::default() };
+        for (share, taken) in [(0.0, 0), (0.1, 10), (0.25, 25), (0.3, 30), (1.0, 100)] {
+            let profile = of(share);
+            assert_eq!((0..100).filter(|number| profile.takes_video(*number)).count(), taken, "{share}");
+        }
+        assert_eq!((0..8).filter(|number| of(0.5).takes_video(*number)).collect::<Vec<_>>(), [1, 3, 5, 7]);
+    }
 
     #[test]
     fn fields_have_defaults_and_ranges() {

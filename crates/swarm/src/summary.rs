@@ -46,6 +46,38 @@ impl Quantiles {
     }
 }
 
+/// Voices of members that spoke.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Voices {
+    /// Packets that members sent.
+    pub sent: u64,
+    /// From a packet's sending until one member heard it; the count is that of packets heard.
+    pub delay_ms: Option<Quantiles>,
+}
+
+/// Members that also took the server's video stream. They take its pictures as viewers do and decode none of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Video {
+    pub clients: usize,
+    /// Those that got a picture.
+    pub watched: usize,
+    /// From the beginning of the connection until the first whole picture.
+    pub startup_ms: Option<Quantiles>,
+    /// From the beginning of a frame's capture, by the clocks of both ends as far as they are known, until the decoder would have it.
+    pub frame_ms: Option<Quantiles>,
+    /// Whole pictures a second of one client on the average.
+    pub fps: f64,
+    /// Megabits a second of one client on the average.
+    pub received_mbps: f64,
+    /// Share of the time since the first picture in which the picture stood still for longer than a stall, on the average.
+    pub stall_ratio: f64,
+    /// Pictures that came after their deadline, and those that never came, of all clients.
+    pub late: u64,
+    pub lost: u64,
+    /// Clients without a picture, by reason.
+    pub failed: BTreeMap<String, u64>,
+}
+
 /// A naive broadcast beside the rooms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Naive {
@@ -113,6 +145,10 @@ pub struct Summary {
     pub swarm_cores: Option<f64>,
     /// The server's, if its process was named.
     pub server_cores: Option<f64>,
+    /// None where nobody spoke.
+    pub voices: Option<Voices>,
+    /// None where nobody took the video stream.
+    pub video: Option<Video>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub naive: Option<Naive>,
     /// Evenly spaced quantiles of the delays, in milliseconds.
@@ -179,6 +215,8 @@ impl Summary {
                 .map(|_| tally.received_in_datagrams.get() as f64 / tally.received.get() as f64),
             swarm_cores,
             server_cores,
+            voices: (tally.spoken > 0).then(|| Voices { sent: tally.spoken, delay_ms: Quantiles::of(&tally.voice) }),
+            video: None,
             naive: None,
             interaction_samples: samples(&tally.interaction),
             delivery_samples: samples(&tally.delivery),

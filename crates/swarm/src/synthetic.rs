@@ -6,11 +6,12 @@ use std::sync::Arc;
 use nearlight_link::Random;
 use nearlight_rooms::{
     Cause, Change, CommandNumber, Digest, Join, MemberId, MessageError, ObjectId, Replica, ReplicaEvent, Request,
-    Revision, Role, SeatKey,
+    Revision, Role, SeatKey, is_voice,
 };
 use nearlight_units::{Span, Time};
 
 use crate::behaviour::Walker;
+use crate::voice::{Voice, sent_at};
 use crate::{Behaviour, Profile};
 
 /// Members that act on the same object.
@@ -47,6 +48,10 @@ pub enum Record {
     Refused { cause: Cause },
     /// After falling behind it knows the room again, without having seen the changes after `from`.
     Missed { from: Revision, to: Revision },
+    /// It said something.
+    Spoke,
+    /// It heard somebody.
+    Heard { sent_at: Time },
     /// The room ended its membership.
     Ended { words: &'static str },
 }
@@ -66,6 +71,8 @@ pub struct Synthetic {
     /// The last revision that it has seen.
     revision: Revision,
     started: bool,
+    /// None: nobody in the crowd speaks.
+    voice: Option<Voice>,
     records: VecDeque<Record>,
 }
 
@@ -104,6 +111,8 @@ impl Synthetic {
             resting: false,
             revision: Revision::default(),
             started: false,
+            voice: (profile.speaking_share > 0.0)
+                .then(|| Voice::new(now, profile.speaks(*number), profile.packet_interval(), profile.packet_bytes)),
             records: VecDeque::new(),
         };
         member.think(now);
@@ -145,6 +154,10 @@ impl Synthetic {
 
     /// A message of the room's arrived.
     pub fn on_message(&mut self, now: Time, bytes: &[u8]) -> Result<(), MessageError> {
+        if is_voice(bytes) {
+            self.records.extend(sent_at(bytes).map(|sent_at| Record::Heard { sent_at }));
+            return Ok(());
+        }
         self.replica.on_message(now, bytes)?;
         while let Some(event) = self.replica.poll_event() {
             self.on_event(&event);
@@ -186,7 +199,8 @@ impl Synthetic {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let own = (!self.resting && self.started).then(|| self.next_move.min(self.next_action));
-        [own, self.replica.poll_timeout()].into_iter().flatten().min()
+        let voice = self.voice.as_ref().filter(|_| !self.resting && self.started).map(Voice::poll_timeout);
+        [own, voice, self.replica.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Moves and acts, if it is time.
@@ -260,6 +274,12 @@ impl Synthetic {
 
     /// Appends the next message to `out`, if one is due. Call it until it answers false.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let voice = self.voice.as_mut().filter(|_| !self.resting && self.started);
+        if let Some((message, is_heard)) = voice.and_then(|voice| voice.poll_transmit(now)) {
+            out.extend_from_slice(&message);
+            self.records.extend(is_heard.then_some(Record::Spoke));
+            return true;
+        }
         self.replica.poll_transmit(now, out)
     }
 

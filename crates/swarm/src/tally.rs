@@ -113,6 +113,10 @@ pub(crate) struct Tally {
     pub(crate) startup: Delays,
     /// From the moment at which a member's connection broke until it heard of its room over another one.
     pub(crate) moves: Delays,
+    /// From the moment at which a member spoke until another one heard it.
+    pub(crate) voice: Delays,
+    /// Packets of voices that members sent.
+    pub(crate) spoken: u64,
     pub(crate) fluent: u64,
     pub(crate) asked: u64,
     pub(crate) shared: u64,
@@ -176,6 +180,8 @@ impl RoomTally {
                 presence.gaps.push((*from, *to));
                 self.tally.lost_events += to.since(*from);
             }
+            Record::Spoke => self.tally.spoken += 1,
+            Record::Heard { sent_at } => self.tally.voice.add(micros(now.saturating_since(*sent_at))),
             Record::Ended { .. } => {}
         }
     }
@@ -267,7 +273,9 @@ impl Tally {
         self.delivery.merge(&other.delivery);
         self.startup.merge(&other.startup);
         self.moves.merge(&other.moves);
+        self.voice.merge(&other.voice);
         for (mine, theirs) in [
+            (&mut self.spoken, other.spoken),
             (&mut self.fluent, other.fluent),
             (&mut self.asked, other.asked),
             (&mut self.shared, other.shared),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use nearlight_link::{FlowId, Hop as _, LoadedPath, Packet, Path};
-use nearlight_rooms::{Join, MemberId, ObjectId, Room, RoomConfig, RoomEvent};
+use nearlight_rooms::{Join, MemberId, ObjectId, Room, RoomConfig, RoomEvent, is_voice};
 use nearlight_units::{Bytes, Span, Time};
 use nearlight_wire::Pose;
 
@@ -226,7 +226,9 @@ impl Simulation {
             client.traffic.on_received(message.len());
             let Some(synthetic) = &mut client.synthetic else { continue };
             synthetic.on_message(now, &message).expect("a room's messages can be read");
-            self.tally.on_heard(now, place, moving);
+            if !is_voice(&message) {
+                self.tally.on_heard(now, place, moving);
+            }
         }
         if let Some(synthetic) = &mut client.synthetic {
             synthetic.on_timeout(now);
@@ -268,6 +270,12 @@ impl Simulation {
             }
             self.out.clear();
         }
+        while let Some((member, message)) = self.room.poll_voice() {
+            if let Some(place) = self.places.get(&member).copied() {
+                self.clients[place].down.offer(now, &message);
+                self.schedule(place);
+            }
+        }
         while let Some(event) = self.room.poll_event() {
             if let RoomEvent::Ended { member, reason } = event
                 && let Some(place) = self.places.get(&member).copied()
@@ -295,7 +303,7 @@ mod tests {
     use nearlight_link::PathSpec;
 
     use super::*;
-    use crate::Behaviour;
+    use crate::{Behaviour, Voices};
 
     fn options(behaviours: Vec<Behaviour>, path: &str, members: usize) -> Options {
         let profile = Profile { behaviours, active_seconds: 10.0, ramp_seconds: 2.0, ..Profile::default() };
@@ -310,6 +318,21 @@ mod tests {
             room: RoomConfig::default(),
             objects: (1..=4).map(place).collect(),
         }
+    }
+
+    #[test]
+    fn who_speaks_is_heard_a_round_trip_later_by_those_who_are_near() {
+        let mut options = options(vec![Behaviour::Stand], "delay=20ms", 16);
+        let profile = Profile { speaking_share: 0.25, packet_hz: 50.0, ..Profile::clone(&options.profile) };
+        options.profile = Arc::new(profile);
+        let summary = run(&options, |_, _| true);
+        let Voices { sent, delay_ms } = summary.voices.expect("four speak");
+        // Two in each room of eight, from when they have joined until all come to rest.
+        assert!((4 * 50 * 10..4 * 50 * 13).contains(&sent), "{sent}");
+        let delays = delay_ms.expect("they are heard");
+        assert!(delays.p50 >= 40.0 && delays.p99 < 45.0, "{delays:?}");
+        assert!(delays.count > sent * 7 * 8 / 10 && delays.count <= sent * 7, "{delays:?}");
+        assert_eq!((summary.disagreeing, summary.lost_events, summary.stalls), (0, 0, 0));
     }
 
     #[test]

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::known_codecs;
 use crate::{
-    Base64, Bytes32, CodecKind, CursorShape, Hand, Haptics, PROTOCOL_VERSION, Pose, RecoveryPolicy, TokenProof, WireError,
+    Base64, Bytes32, CodecKind, CursorShape, Hand, Haptics, PROTOCOL_VERSION, Pose, RecoveryPolicy, TokenProof,
+    WireError,
 };
 
 /// A longer control message is refused before any of it is stored.

@@ -13,6 +13,42 @@ pub fn is_voice(bytes: &[u8]) -> bool {
     bytes.first() == Some(&Kind::Voice.first_byte())
 }
 
+/// What a member says, as it sends it: see [`read_voice`].
+#[must_use]
+pub fn write_voice(number: u32, packet: &[u8]) -> Vec<u8> {
+    let mut out = vec![Kind::Voice.first_byte()];
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(packet);
+    out
+}
+
+/// What a member hears.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeardVoice<'a> {
+    pub speaker: MemberId,
+    /// Counts the speaker's packets and wraps around.
+    pub number: u32,
+    /// Where its mouth is, in metres.
+    pub place: [f32; 3],
+    pub packet: &'a [u8],
+}
+
+impl<'a> HeardVoice<'a> {
+    /// Reads a message of the room's.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
+        let mut reader = Reader::new(bytes);
+        expect(&mut reader, Kind::Voice)?;
+        let (speaker, number) = (MemberId(reader.u32()?), reader.u32()?);
+        let mut coordinate = || reader.u32().map(f32::from_bits);
+        let place = [coordinate()?, coordinate()?, coordinate()?];
+        let packet = reader.rest();
+        if packet.len() > MAX_VOICE_BYTES {
+            return Err(MessageError::TooLong(bytes.len()));
+        }
+        Ok(Self { speaker, number, place, packet })
+    }
+}
+
 /// What a member says: the number of the packet, and the packet. An empty one says only that the member wants to hear others.
 pub(crate) fn read_voice(bytes: &[u8]) -> Result<(u32, &[u8]), MessageError> {
     let mut reader = Reader::new(bytes);

@@ -2,12 +2,13 @@
 
 mod connection;
 mod naive;
+mod video;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nearlight_net::{Clock, Link, NetError, nonce};
-use nearlight_rooms::{Revision, SeatKey};
+use nearlight_rooms::{Revision, SeatKey, is_voice};
 use nearlight_units::{Span, Time};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -16,6 +17,8 @@ use crate::backoff::Backoff;
 use crate::processor::{own_time, time_of_process};
 use crate::summary::{Facts, Quantiles};
 use crate::{Carrier, Profile, Record, RoomTally, Setup, Summary, Synthetic, Tally, Traffic, synthetic};
+use video::VideoTally;
+
 pub use connection::{Broken, Heard, MemberConnection};
 
 /// How often progress is reported.
@@ -100,6 +103,7 @@ struct Shared {
     gathered_at: Time,
     /// Why the first of those that did not join failed.
     failure: Mutex<Option<SwarmError>>,
+    video: Mutex<VideoTally>,
 }
 
 impl Shared {
@@ -141,10 +145,21 @@ pub async fn run(
     let rooms = (0..options.rooms).map(|room| Mutex::new(RoomTally::new(own(room)))).collect();
     let gathered_at = began + profile.ramp();
     let (server_process, carrier) = (options.server_process, options.carrier);
-    let shared = Arc::new(Shared { clock, options, phase, rooms, gathered_at, failure: Mutex::default() });
+    let shared = Arc::new(Shared {
+        clock,
+        options,
+        phase,
+        rooms,
+        gathered_at,
+        failure: Mutex::default(),
+        video: Mutex::default(),
+    });
     let mut members = JoinSet::new();
     for number in 0..shared.options.members {
         members.spawn(member(Arc::clone(&shared), number, began));
+        if profile.takes_video(number) {
+            members.spawn(video::watch(Arc::clone(&shared), number, began));
+        }
     }
     let mut ticks = tokio::time::interval(PROGRESS);
     let active_until = gathered_at + Span::from_secs_f64(profile.active_seconds);
@@ -194,7 +209,7 @@ pub async fn run(
     let closing = async { while members.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(CLOSING, closing).await;
     members.shutdown().await;
-    let Some(Shared { options, rooms, failure, .. }) = Arc::into_inner(shared) else {
+    let Some(Shared { options, rooms, failure, video, .. }) = Arc::into_inner(shared) else {
         unreachable!("all members have ended");
     };
     let mut tally = Tally::default();
@@ -218,6 +233,9 @@ pub async fn run(
         server_cores,
     };
     let mut summary = Summary::new(facts, &tally);
+    let watching = (0..options.members).filter(|number| profile.takes_video(*number)).count();
+    let video = video.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summary.video = (watching > 0).then(|| video.summary(watching));
     if options.naive && complete {
         let mut naive = naive::run(&options, NAIVE_LIMIT).await?;
         let received = summary.received_bytes_per_second;
@@ -396,7 +414,10 @@ impl Driver<'_> {
         self.synthetic
             .on_message(now, bytes)
             .map_err(|error| Broken::Ended(format!("the room's message cannot be read: {error}")))?;
-        self.shared.room(self.room).on_heard(now, self.place, active);
+        // The room's own silence is a stall, whoever speaks meanwhile.
+        if !is_voice(bytes) {
+            self.shared.room(self.room).on_heard(now, self.place, active);
+        }
         self.report().map_or(Ok(()), |words| Err(Broken::Ended(words.into())))
     }
 
