@@ -21,6 +21,13 @@ enum Everybody {
     Spectator,
 }
 
+/// Which of several servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Choice {
+    LeastLoaded,
+    Nearest,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct FrontArguments {
     /// The NATS server of the servers that take the clients: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT. Needs a build with
@@ -33,6 +40,9 @@ pub(crate) struct FrontArguments {
     /// Give links of this role to everybody who asks, also without a token
     #[arg(long, value_name = "ROLE")]
     everybody: Option<Everybody>,
+    /// Where browsers go if their room is nowhere yet: to the server with the least load, or to the nearest by the round trip that they measure
+    #[arg(long, value_name = "WHICH", default_value = "least-loaded")]
+    choose: Choice,
     /// Port (TCP); 0 picks a free one
     #[arg(long, default_value_t = 8443)]
     port: u16,
@@ -69,7 +79,9 @@ impl FrontArguments {
 
 pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(fleet::IS_BUILT, "This build has no front, because it has no NATS. {}.", fleet::HOW_TO_BUILD);
-    let FrontArguments { nats, token, everybody, port, address, hosts, cert, key, sandbox, json, quiet } = arguments;
+    let FrontArguments { nats, token, everybody, choose, port, address, hosts, cert, key, sandbox, json, quiet } =
+        arguments;
+    let nearest = choose == Choice::Nearest;
     let certificate = cert.zip(key);
     let reads = certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]).collect();
     let needs = Needs { reads, writes: Vec::new(), lowest_port: port };
@@ -78,7 +90,7 @@ pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
         Everybody::Guest => Role::Guest,
         Everybody::Spectator => Role::Spectator,
     });
-    let options = FrontOptions { address, port, hosts, token, certificate, everybody };
+    let options = FrontOptions { address, port, hosts, token, certificate, everybody, nearest };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
         tracing::info!("sandbox: {restricted}");

@@ -4,6 +4,8 @@
 //! (RFC 9110 section 10.2.2); a program shows its token and gets links with the same one. So nobody gets more from a front than they bring,
 //! unless the owner lets everybody in as a guest or spectator ([`FrontOptions::everybody`]).
 
+mod nearest;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,6 +50,8 @@ pub struct FrontOptions {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// What those without a token get links for; none: nothing.
     pub everybody: Option<Role>,
+    /// Browsers measure round trips and go to the nearest server; otherwise they are sent to the least loaded one.
+    pub nearest: bool,
 }
 
 /// A front with an open port.
@@ -64,6 +68,7 @@ struct Shared {
     pairing: Pairing,
     token: Token,
     everybody: Option<Role>,
+    nearest: bool,
 }
 
 impl BoundFront {
@@ -107,13 +112,13 @@ impl BoundFront {
     /// Serves until `stop` is done, with what the directory says.
     pub async fn run(self, mut directory: mpsc::Receiver<FromDirectory>, stop: impl Future<Output = ()>) {
         let Self { listener, identity, options, clock } = self;
-        let FrontOptions { hosts, token, everybody, .. } = options;
+        let FrontOptions { hosts, token, everybody, nearest, .. } = options;
         let own_names = identity.is_self_signed().then(|| hosts.clone());
         let named = identity.certificate_names().into_iter().chain(hosts);
         let hosts = Hosts::new(machine_names().into_iter().chain(named));
         let pairing = Pairing::new(&token, None);
         let front = Mutex::new(Front::new(check_of(&token)));
-        let shared = Arc::new(Shared { clock, front, pairing, token, everybody });
+        let shared = Arc::new(Shared { clock, front, pairing, token, everybody, nearest });
         let site = Arc::new(Site::new(router(Arc::clone(&shared)), hosts, false, clock));
         let mut pages = tokio::task::JoinSet::new();
         let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);
@@ -202,17 +207,21 @@ impl Shared {
     /// The page of a server with a place, with these options and the front's own address, which the page asks when its server has gone.
     /// Needs no token, and the address has none.
     fn choose(&self, room: Option<&str>, query: &str, own: Option<String>) -> Result<Chosen, Refused> {
-        let given = query.split('&').filter(|option| !option.is_empty());
-        // The page's own option: it renders for itself.
-        let place =
-            if given.clone().any(|option| option == "rendering=local") { PlaceKind::Member } else { PlaceKind::Client };
-        let (now, wish) = (self.clock.now(), Wish { room, place });
+        let given = options_of(query);
+        let (now, wish) = (self.clock.now(), Wish { room, place: place_of(query) });
+        let nearest = option_of(query, SERVER_OPTION);
         let mut front = self.front();
-        let Candidate { server, announcement, .. } = front.candidates(now, &wish).map_err(full)?[0];
-        let (server, link) = (server.clone(), Link::parse(&announcement.link).map_err(|_| full(NoPlace::NoServer))?);
+        let found = front.candidates(now, &wish).map_err(full)?;
+        // It may have got full, or closed, while the client measured.
+        let chosen = found.iter().find(|candidate| nearest == Some(candidate.server.as_str())).unwrap_or(&found[0]);
+        let (server, link) = (chosen.server.clone(), page_link(chosen).ok_or_else(|| full(NoPlace::NoServer))?);
         front.on_sent(now, &server, &wish);
         drop(front);
-        let is_own = |option: &str| option.starts_with("front=") || (room.is_some() && option.starts_with("room="));
+        let is_own = |option: &str| {
+            option.starts_with("front=")
+                || option.starts_with(SERVER_OPTION)
+                || (room.is_some() && option.starts_with("room="))
+        };
         let options: Vec<String> = room
             .map(|room| format!("room={room}"))
             .into_iter()
@@ -220,15 +229,23 @@ impl Shared {
             .chain(own.map(|own| format!("front={own}")))
             .collect();
         let mark = if options.is_empty() { "" } else { "?" };
-        let scheme = if link.secure { "https" } else { "http" };
-        let page = format!("{scheme}://{}/{mark}{}", link.authority(), options.join("&"));
+        let page = format!("{}/{mark}{}", origin_of(&link), options.join("&"));
         tracing::debug!(%server, "a client is sent on");
         Ok(Chosen { page, certificate: link.certificate })
     }
 
-    /// Sends a person's browser to a server.
+    /// Whether there is something to measure.
+    fn has_several(&self, room: Option<&str>, query: &str) -> bool {
+        let wish = Wish { room, place: place_of(query) };
+        self.front().candidates(self.clock.now(), &wish).is_ok_and(|found| found.len() > 1)
+    }
+
+    /// Sends a person's browser to a server, or has it measure first which one is nearest.
     fn redirect(&self, room: Option<&str>, request: &Request) -> Response {
         let query = request.uri().query().unwrap_or_default();
+        if self.nearest && option_of(query, SERVER_OPTION).is_none() && self.has_several(room, query) {
+            return nearest::page();
+        }
         let Chosen { page, certificate } = match self.choose(room, query, own_origin(request)) {
             Ok(chosen) => chosen,
             Err(refused) => return refused.into_response(),
@@ -243,6 +260,36 @@ impl Shared {
             [(header::LOCATION, page + &fragment.unwrap_or_default()), (header::CACHE_CONTROL, "no-store".into())];
         (StatusCode::TEMPORARY_REDIRECT, headers).into_response()
     }
+}
+
+/// In the address of a browser that has measured: the server that is nearest, or nothing.
+const SERVER_OPTION: &str = "server=";
+
+fn options_of(query: &str) -> impl Iterator<Item = &str> + Clone {
+    query.split('&').filter(|option| !option.is_empty())
+}
+
+fn option_of<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    options_of(query).find_map(|option| option.strip_prefix(name))
+}
+
+/// The page's own option says that it renders for itself.
+fn place_of(query: &str) -> PlaceKind {
+    if options_of(query).any(|option| option == "rendering=local") { PlaceKind::Member } else { PlaceKind::Client }
+}
+
+/// The room in a page's options.
+fn room_of(query: &str) -> Result<Option<&str>, Refused> {
+    let room = option_of(query, "room=");
+    if room.is_some_and(|room| !is_room_name(room)) { Err(no_room()) } else { Ok(room) }
+}
+
+fn page_link(candidate: &Candidate<'_>) -> Option<Link> {
+    Link::parse(&candidate.announcement.link).ok()
+}
+
+fn origin_of(link: &Link) -> String {
+    format!("{}://{}", if link.secure { "https" } else { "http" }, link.authority())
 }
 
 /// Where a page is sent.
@@ -269,6 +316,8 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/r/{room}", get(one_room))
         .route(LIST_PATH, get(list).options(preflight))
         .route(PAGE_PATH, get(page))
+        .route("/origins.json", get(nearest::origins))
+        .route("/nearest.js", get(nearest::script))
         .route("/healthz", get(|| async { (StatusCode::OK, "ok\n") }))
         .fallback(get(|| async { (StatusCode::NOT_FOUND, "there is no such page; a room's is /r/ROOM\n") }))
         .with_state(shared)
@@ -293,13 +342,7 @@ struct PageAddress {
 
 async fn page(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
-    let room = query.split('&').find_map(|option| option.strip_prefix("room="));
-    let chosen = if room.is_some_and(|room| !is_room_name(room)) {
-        Err(no_room())
-    } else {
-        shared.choose(room, query, own_origin(&request))
-    };
-    let mut response = match chosen {
+    let mut response = match room_of(query).and_then(|room| shared.choose(room, query, own_origin(&request))) {
         Ok(Chosen { page, .. }) => Json(PageAddress { page }).into_response(),
         Err(refused) => refused.into_response(),
     };

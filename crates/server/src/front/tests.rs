@@ -11,10 +11,14 @@ const TOKEN: &str = "a-token-for-the-tests";
 const FAR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9));
 
 fn shared(everybody: Option<Role>) -> Arc<Shared> {
+    front(everybody, false)
+}
+
+fn front(everybody: Option<Role>, nearest: bool) -> Arc<Shared> {
     let token: Token = TOKEN.parse().expect("a token");
     let front = Mutex::new(Front::new(check_of(&token)));
     let pairing = Pairing::new(&token, None);
-    Arc::new(Shared { clock: Clock::start(), front, pairing, token, everybody })
+    Arc::new(Shared { clock: Clock::start(), front, pairing, token, everybody, nearest })
 }
 
 fn announce(shared: &Shared, name: &str, rooms: &[(&str, u32)], load: f64) {
@@ -147,6 +151,46 @@ async fn everybody_is_a_guest_where_the_owner_says_so_and_never_host() {
     let list = ask(&shared, "/servers.json", None).await;
     assert!(list.body.contains(&guest) && !list.body.contains(TOKEN), "{}", list.body);
     assert_eq!(ask(&shared, "/servers.json", Some("not-the-right-token")).await.status, 401, "rather than less");
+}
+
+#[tokio::test]
+async fn browsers_measure_which_server_is_nearest_and_come_back_with_it() {
+    let shared = front(Some(Role::Guest), true);
+    announce(&shared, "one", &[("lab", 1)], 0.5);
+    let alone = ask(&shared, "/", None).await;
+    assert_eq!((alone.status, alone.location.contains("https://one.example:8090/?front=")), (307, true), "no choice");
+    announce(&shared, "two", &[], 0.1);
+    for path in ["/", "/?transport=webrtc", "/r/atelier"] {
+        let page = ask(&shared, path, None).await;
+        assert_eq!((page.status, page.body.contains("/nearest.js")), (200, true), "{path}");
+    }
+    let script = ask(&shared, "/nearest.js", None).await;
+    assert!(script.body.contains("/origins.json") && script.body.contains("server="));
+    let listed = |answer: Answer| -> Vec<(String, String)> {
+        let list: Value = serde_json::from_str(&answer.body).expect("JSON");
+        let servers = list["servers"].as_array().expect("a list").iter();
+        let text = |value: &Value| value.as_str().expect("text").to_owned();
+        servers.map(|server| (text(&server["server"]), text(&server["origin"]))).collect()
+    };
+    let of = |name: &str| (name.to_owned(), format!("https://{name}.example:8090"));
+    assert_eq!(listed(ask(&shared, "/origins.json?transport=webrtc", None).await), [of("two"), of("one")]);
+    assert_eq!(listed(ask(&shared, "/origins.json?room=lab", None).await), [of("one")], "where the room is");
+    assert_eq!(ask(&shared, "/origins.json?room=No+Room", None).await.status, 400);
+    for (path, server, rest) in [
+        ("/?transport=webrtc&server=one", "one", "transport=webrtc&"),
+        ("/?server=", "two", ""),
+        ("/?server=gone", "two", ""),
+        ("/r/atelier?server=one", "one", "room=atelier&"),
+        ("/r/lab", "one", "room=lab&"),
+    ] {
+        // Whoever was sent on takes a place.
+        let shared = front(Some(Role::Guest), true);
+        announce(&shared, "one", &[("lab", 1)], 0.5);
+        announce(&shared, "two", &[], 0.1);
+        let answer = ask(&shared, path, None).await;
+        let page = format!("https://{server}.example:8090/?{rest}front=https://front.example#token=");
+        assert!(answer.status == 307 && answer.location.starts_with(&page), "{path}: {}", answer.location);
+    }
 }
 
 #[tokio::test]
