@@ -15,7 +15,7 @@ import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
 import type { ConnectionState, FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
 import { messageOf } from "./microphone.ts";
-import { element } from "./page.ts";
+import { element, toggleFullscreen } from "./page.ts";
 import { Peer } from "./peer.ts";
 import { presenceNumbers } from "./presence.ts";
 import { Program } from "./program.ts";
@@ -472,6 +472,11 @@ class App {
         this.#onState({ state: "live" });
         this.#shell.demonstration = true;
       },
+      onAway: (state) => {
+        this.#room.onAway();
+        this.#onState(state);
+      },
+      onMissed: (words, tryAgain) => this.#shell.onOffer(words, tryAgain),
       onPeople: (people, you) => this.#room.show({ people, you, more: 0 }, this.#visitor),
       onHeard: (message) => this.#room.onHeard(message),
       onGoodbye: () => this.#fleet.onGoodbye(),
@@ -542,11 +547,6 @@ class App {
       setPose: ({ position, yaw = 0, pitch = 0 }) => this.#walker.place(position, yaw, pitch),
     };
   }
-}
-
-async function toggleFullscreen(): Promise<void> {
-  if (document.fullscreenElement) await document.exitFullscreen();
-  else await document.documentElement.requestFullscreen().catch(() => undefined);
 }
 
 function transportOf(name: string | null): TransportChoice {

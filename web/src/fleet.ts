@@ -31,7 +31,7 @@ export class Fleet {
   readonly #page: FleetPage;
   readonly #moved: MovedPage | null;
   readonly #relocation: Relocation | null;
-  /** By which the room's member claims its seat again: 16 random bytes, or none where the page goes to no other server. */
+  /** By which the room's member claims its seat again, here or on another server: 16 random bytes. */
   readonly seat: Uint8Array;
   /** Where the user was on the server that is gone. */
   readonly start: Pose | null;
@@ -40,7 +40,7 @@ export class Fleet {
     this.#page = page;
     this.#moved = movedPage;
     this.#relocation = this.#open(movedPage?.moves ?? 0);
-    this.seat = this.#relocation ? bytesOf(movedPage?.seat ?? null) ?? crypto.getRandomValues(new Uint8Array(16)) : new Uint8Array();
+    this.seat = bytesOf(movedPage?.seat ?? null) ?? crypto.getRandomValues(new Uint8Array(16));
     this.start = movedPage && { position: movedPage.position, orientation: fromYawPitch(movedPage.yaw, movedPage.pitch) };
   }
 

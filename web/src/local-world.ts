@@ -1,22 +1,32 @@
 // The world rendered by this page. Loaded only when it is needed: three.js is larger than all the rest of the page.
 
+import { Refused } from "./carrier.ts";
 import type { RoomNews, RoomPerson, TransportName } from "./generated/core.ts";
 import type { Hand } from "./generated/wire.ts";
 import type { Eyes } from "./headset.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import { Interaction, type User } from "./local/interaction.ts";
-import { type Membership, type MembershipOptions, join } from "./local/membership.ts";
+import { type Body, type Goodbye, type Membership, type MembershipOptions, type RoomObject, join } from "./local/membership.ts";
+import { Pauses } from "./local/pauses.ts";
 import { LocalScene } from "./local/scene.ts";
 import type { Pose } from "./math.ts";
 
 /** How long the world's file may take; the server makes it when it is first asked for. */
 const LOAD_MS = 30_000;
+/** How long the room may take to tell a member what is in it. */
+const KNOWN_MS = 6_000;
+/** A page that cannot join tries so often, for about 6 s; meanwhile it shows the server's pictures. */
+const FIRST_ATTEMPTS = 5;
 /** How often the frame rate is reported. */
 const REPORT_MS = 500;
 
 export interface LocalWorldOut {
-  /** The room is known, and the first picture is drawn. */
-  onShown(): void;
+  /** The room is known, again where the membership was lost, and the first picture of it is drawn. */
+  onShown(again: boolean): void;
+  /** The room cannot be joined for the first time yet, and why. */
+  onDelayed(why: string): void;
+  /** The membership is lost, and the page joins again in `pause` milliseconds. */
+  onAway(why: string, attempt: number, pause: number): void;
   onPeople(people: readonly RoomPerson[], you: number): void;
   /** Somebody in the room says something. */
   onHeard(message: Uint8Array): void;
@@ -24,8 +34,10 @@ export interface LocalWorldOut {
   /** The hand's controller has done something to an object. */
   onFelt(hand: Hand): void;
   onFrameRate(framesPerSecond: number): void;
-  /** `goodbye`: the room said so, and the connection did not just break. */
-  onEnded(why: string, goodbye: boolean): void;
+  /** The room has said that it ends the membership. */
+  onGoodbye(): void;
+  /** The membership has ended for good. */
+  onEnded(why: string): void;
   /** What carries the membership, and why this. */
   onTransport(name: TransportName, why: string): void;
 }
@@ -34,24 +46,26 @@ export interface LocalWorldOut {
 export class LocalWorld {
   readonly #out: LocalWorldOut;
   readonly #scene: LocalScene;
-  readonly #membership: Membership;
-  readonly #interaction: Interaction;
+  #options: MembershipOptions;
+  /** None while the page is not in the room. */
+  #room: { membership: Membership; interaction: Interaction } | null = null;
+  /** What was last seen of the room, which is drawn while the page is not in it. */
+  #seen: { objects: RoomObject[]; bodies: Body[] } = { objects: [], bodies: [] };
   #user: User;
   /** Takes the frames of a headset's session. */
   #onHeadsetFrame: ((now: number, frame: XRFrame) => void) | null = null;
   #drawnAt = performance.now();
   #counted = { frames: 0, since: performance.now() };
   #cursor = "";
-  #shown = false;
+  #shown: "never" | "before" | "now" = "never";
   #closed = false;
   /** Spectators do nothing in the room. */
   #acts = false;
 
-  private constructor(out: LocalWorldOut, scene: LocalScene, membership: Membership, head: Pose) {
+  private constructor(out: LocalWorldOut, scene: LocalScene, options: MembershipOptions, head: Pose) {
     this.#out = out;
     this.#scene = scene;
-    this.#membership = membership;
-    this.#interaction = new Interaction(membership, scene, (hand) => out.onFelt(hand));
+    this.#options = options;
     this.#user = { head, controllers: [] };
     scene.setLoop((now, frame) => {
       if (frame) this.#onHeadsetFrame?.(now, frame);
@@ -68,20 +82,12 @@ export class LocalWorld {
     // The first picture takes longest, because shaders are compiled; a member that says nothing meanwhile would lose its place.
     const user: User = { head, controllers: [] };
     scene.render({ seconds: 0, user, objects: [], bodies: [], held: new Set(), pointed: new Set() });
-    const heard: { by: LocalWorld | null; news: RoomNews[] } = { by: null, news: [] };
-    const onNews = (news: RoomNews): void => {
-      if (heard.by) heard.by.#onNews(news);
-      else heard.news.push(news);
-    };
+    const local = new LocalWorld(out, scene, options, head);
     try {
-      const membership = await join(options, { onNews, onHeard: (message) => out.onHeard(message), onEnded: (why, goodbye) => out.onEnded(why, goodbye) });
-      const local = new LocalWorld(out, scene, membership, head);
-      out.onTransport(membership.transport, membership.why);
-      heard.by = local;
-      for (const news of heard.news) local.#onNews(news);
+      await local.#begin();
       return local;
     } catch (error) {
-      scene.close();
+      local.close();
       throw error;
     }
   }
@@ -89,51 +95,128 @@ export class LocalWorld {
   /** Where the user is now, and what is in the hands. */
   onPresence(user: User): void {
     this.#user = user;
-    if (this.#acts) this.#interaction.onControllers(user);
+    if (this.#acts) this.#room?.interaction.onControllers(user);
   }
 
   onDevice(input: DeviceInput): void {
-    if (this.#acts) this.#interaction.onDevice(input, this.#user);
+    if (this.#acts) this.#room?.interaction.onDevice(input, this.#user);
   }
 
   /** Ten milliseconds of the user's voice: the packet's number, and Opus. */
   say(packet: Uint8Array): void {
-    this.#membership.say(packet);
+    this.#room?.membership.say(packet);
   }
 
   /** Draws the world in a headset. */
   eyes(): Eyes {
     return {
       begin: async (session, onFrame) => {
-        this.#interaction.releaseAll();
+        this.#room?.interaction.releaseAll();
         this.#onHeadsetFrame = onFrame;
         await this.#scene.enter(session);
       },
       setWorld: (world) => this.#scene.setWorld(world),
       draw: (now) => this.#draw(now),
       close: () => {
-        this.#interaction.releaseAll();
+        this.#room?.interaction.releaseAll();
         this.#user = { ...this.#user, controllers: [] };
         this.#onHeadsetFrame = null;
       },
     };
   }
 
-  /** What the room knows, for tests. */
+  /** What the room knows, for tests; nobody while the page is not in it. */
   get room(): { you: number; people: RoomPerson[]; objects: { object: number; owner: number; position: readonly number[] }[]; transport?: TransportName } {
-    const objects = this.#membership.objects.map(({ object, owner, pose }) => ({ object, owner, position: pose.position }));
-    return { you: this.#membership.you, people: this.#membership.members, objects, transport: this.#membership.transport };
+    if (!this.#room) return { you: 0, people: [], objects: [] };
+    const { you, members: people, objects: all, transport } = this.#room.membership;
+    const objects = all.map(({ object, owner, pose }) => ({ object, owner, position: pose.position }));
+    return { you, people, objects, transport };
   }
 
   close(): void {
     this.#closed = true;
-    this.#membership.close();
+    this.#room?.membership.close();
+    this.#room = null;
     this.#scene.close();
   }
 
+  /** Joins for the first time. Throws the reason where that does not succeed in several attempts. */
+  async #begin(): Promise<void> {
+    for (const pauses = new Pauses(); ; ) {
+      try {
+        return await this.#join();
+      } catch (error) {
+        if (error instanceof Refused || pauses.count === FIRST_ATTEMPTS - 1) throw error;
+        this.#out.onDelayed(wordsOf(error));
+        await passed(pauses.next());
+      }
+    }
+  }
+
+  /** Joins the room, until it is known. Throws the reason where that does not succeed. */
+  async #join(): Promise<void> {
+    let isKnown = false;
+    let [onKnown, onFailed]: [() => void, (error: Error) => void] = [() => undefined, () => undefined];
+    const known = new Promise<void>((resolve, reject) => {
+      [onKnown, onFailed] = [resolve, reject];
+    });
+    // Nothing arrives before the next task.
+    const membership = await join(this.#options, {
+      onNews: (news) => {
+        this.#onNews(news);
+        if (news.type !== "synchronised") return;
+        isKnown = true;
+        onKnown();
+      },
+      onHeard: (message) => this.#out.onHeard(message),
+      onEnded: (why, goodbye) => {
+        this.#room = null;
+        if (isKnown) this.#onLost(why, goodbye);
+        else onFailed(new Error(why));
+      },
+    });
+    if (this.#closed) return membership.close();
+    this.#room = { membership, interaction: new Interaction(membership, this.#scene, (hand) => this.#out.onFelt(hand)) };
+    const limit = setTimeout(() => membership.onEnded("the room does not say what is in it"), KNOWN_MS);
+    try {
+      await known;
+    } finally {
+      clearTimeout(limit);
+    }
+    // It has proved that it knows the token: started again, it shows another certificate than the link names.
+    this.#options = { ...this.#options, certificate: null };
+    this.#out.onTransport(membership.transport, membership.why);
+  }
+
+  #onLost(why: string, goodbye: Goodbye | null): void {
+    if (this.#shown === "now") this.#shown = "before";
+    if (goodbye) this.#out.onGoodbye();
+    if (goodbye && !goodbye.again) this.#out.onEnded(why);
+    else void this.#joinAgain(why, goodbye !== null);
+  }
+
+  /** Joins again, as often as it takes, in the same place and with the same seat. */
+  async #joinAgain(why: string, wasTold: boolean): Promise<void> {
+    for (const pauses = new Pauses(); !this.#closed; ) {
+      const pause = pauses.next();
+      this.#out.onAway(why, pauses.count, pause);
+      await passed(pause);
+      // A page that nobody sees may be allowed to run too rarely for a member, and would be lost again.
+      if (wasTold) await seen();
+      if (this.#closed) return;
+      try {
+        return await this.#join();
+      } catch (error) {
+        // A wrong token stays wrong.
+        if (error instanceof Refused && !this.#closed) return this.#out.onEnded(error.message);
+        why = wordsOf(error);
+      }
+    }
+  }
+
   #onNews(news: RoomNews): void {
-    if (news.type !== "synchronised" && news.type !== "members") return;
-    const { you, members } = this.#membership;
+    if (!this.#room || (news.type !== "synchronised" && news.type !== "members")) return;
+    const { you, members } = this.#room.membership;
     this.#acts = members.some(({ id, role }) => id === you && role !== "spectator");
     this.#scene.setPeople(members, you);
     this.#out.onPeople(members, you);
@@ -142,19 +225,26 @@ export class LocalWorld {
   #draw(now: number): void {
     const seconds = Math.max(0, now - this.#drawnAt) / 1_000;
     this.#drawnAt = now;
-    const [membership, interaction, user] = [this.#membership, this.#interaction, this.#user];
-    if (this.#closed || membership.you === 0) return;
+    const user = this.#user;
+    if (this.#closed) return;
+    if (!this.#room || this.#room.membership.you === 0) {
+      if (this.#shown !== "never") this.#scene.render({ seconds, user, ...this.#seen, held: new Set(), pointed: new Set() });
+      return;
+    }
+    const { membership, interaction } = this.#room;
     const hand = (wanted: Hand): Pose | null => user.controllers.find(({ hand }) => hand === wanted)?.aim ?? null;
     if (this.#acts) membership.setBody(user.head, { left: hand("left"), right: hand("right") });
     const objects = interaction.step(seconds, user, membership.objects);
     membership.pump();
+    this.#seen = { objects, bodies: membership.bodies };
     const pointed = this.#acts && user.controllers.length > 0 ? interaction.pointed(user, objects) : new Set<number>();
-    this.#scene.render({ seconds, user, objects, bodies: membership.bodies, held: interaction.held, pointed });
+    this.#scene.render({ seconds, user, ...this.#seen, held: interaction.held, pointed });
     const cursor = this.#acts ? interaction.cursor(user, objects) : "default";
     if (cursor !== this.#cursor) this.#out.onCursor(cursor);
     this.#cursor = cursor;
-    if (!this.#shown) this.#out.onShown();
-    this.#shown = true;
+    const before = this.#shown;
+    this.#shown = "now";
+    if (before !== "now") this.#out.onShown(before === "before");
     this.#count(now);
   }
 
@@ -165,4 +255,17 @@ export class LocalWorld {
     this.#out.onFrameRate((1_000 * this.#counted.frames) / passed);
     this.#counted = { frames: 0, since: now };
   }
+}
+
+function passed(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
+
+/** Until the page is in front of its user. */
+async function seen(): Promise<void> {
+  while (document.hidden) await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
+}
+
+function wordsOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

@@ -1,7 +1,12 @@
-// The page's fixed elements: found by id, and a missing one is a mistake of the page itself.
+// The page as a document: its fixed elements, found by id, of which a missing one is a mistake of the page itself, and the full screen.
 
 export function element<T extends HTMLElement = HTMLElement>(id: string, type?: new () => T): T {
   const found = document.getElementById(id);
   if (!(found instanceof (type ?? HTMLElement))) throw new Error(`the page has no usable element #${id}`);
   return found as T;
+}
+
+export async function toggleFullscreen(): Promise<void> {
+  if (document.fullscreenElement) await document.exitFullscreen();
+  else await document.documentElement.requestFullscreen().catch(() => undefined);
 }

@@ -61,8 +61,13 @@ export class People {
     for (const item of this.#items.values()) item.toggleAttribute("data-speaking", speaking.has(Number(item.dataset.member)));
   }
 
-  hide(): void {
+  /** What is known of who is there is old. */
+  forget(): void {
     this.#known = null;
+  }
+
+  hide(): void {
+    this.forget();
     this.#panel.hidden = true;
   }
 

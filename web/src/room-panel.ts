@@ -59,10 +59,15 @@ export class RoomPanel {
   /** `former`: see `People`. */
   show(list: PeopleList, former: string): void {
     this.#known = list;
+    this.#voices.setMembers(new Map(list.people.map(({ id, name }) => [id, name])));
     this.#people.show(list, former);
-    this.#voices.setMembers(new Set(list.people.map(({ id }) => id)));
     const own = list.people.find(({ id }) => id === list.you);
     this.#talk.hidden = own === undefined || own.role === "spectator";
+  }
+
+  /** The user is in no room for the moment: whoever is there afterwards has not just come. */
+  onAway(): void {
+    this.#people.forget();
   }
 
   /** The user is in no room. */

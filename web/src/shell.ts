@@ -243,6 +243,21 @@ export class Shell {
     }, TOAST_MS);
   }
 
+  /** What the user may try again at any time; none: there is nothing. */
+  onOffer(words: string | null, act: () => void): void {
+    element("offer").hidden = words === null;
+    element("offer-text").textContent = words ?? "";
+    const [accept, decline] = [element("offer-accept", HTMLButtonElement), element("offer-decline", HTMLButtonElement)];
+    const hide = (): void => {
+      element("offer").hidden = true;
+    };
+    accept.onclick = () => {
+      hide();
+      act();
+    };
+    decline.onclick = hide;
+  }
+
   /** The program has ended: there is nothing left to connect to. */
   onEnded(words: string): void {
     clearInterval(this.#countdown);

@@ -3,7 +3,7 @@
 import type { SoundOutput } from "./loudspeaker.ts";
 import { type FromVoiceWorker, type ToVoiceWorker, VOICE_RATE } from "./messages.ts";
 import { type Pose, type Vec3, rotate } from "./math.ts";
-import { FADE, type Volume, gainOf, loudnessOf } from "./volume.ts";
+import { FADE, type Volume, Volumes, gainOf, loudnessOf } from "./volume.ts";
 
 /** A packet lasts so long, in seconds. */
 const BLOCK = 0.01;
@@ -29,7 +29,7 @@ const HEAD_BYTES = 4 + 4 + 3 * 4;
 
 export class Voices {
   readonly #output: () => SoundOutput | null;
-  readonly #volumes = new Map<number, Volume>();
+  readonly #volumes = new Volumes();
   readonly #speakers = new Map<number, Speaker>();
   #all: AnalyserNode | null = null;
   #worker: Worker | null = null;
@@ -71,7 +71,7 @@ export class Voices {
   }
 
   volumeOf(member: number): Volume {
-    return this.#volumes.get(member) ?? { volume: 1, muted: false };
+    return this.#volumes.of(member);
   }
 
   setVolume(member: number, volume: Volume): void {
@@ -79,15 +79,15 @@ export class Voices {
     this.#speakers.get(member)?.setVolume(volume);
   }
 
-  /** Who is in the room: the others are forgotten. */
-  setMembers(members: ReadonlySet<number>): void {
+  /** Who is in the room, with their names: the others are no longer heard. */
+  setMembers(members: ReadonlyMap<number, string>): void {
     for (const [member, speaker] of this.#speakers) {
       if (members.has(member)) continue;
       speaker.close();
       this.#speakers.delete(member);
       this.#worker?.postMessage({ type: "gone", member } satisfies ToVoiceWorker);
     }
-    for (const member of this.#volumes.keys()) if (!members.has(member)) this.#volumes.delete(member);
+    this.#volumes.setMembers(members);
   }
 
   /** Who speaks at the moment, also where the user does not want to hear it. */
@@ -105,7 +105,7 @@ export class Voices {
   }
 
   close(): void {
-    this.setMembers(new Set());
+    this.setMembers(new Map());
     this.#worker?.terminate();
     this.#worker = null;
   }

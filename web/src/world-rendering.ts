@@ -6,7 +6,7 @@ import type { DeviceInput } from "./input/devices.ts";
 import type { User } from "./local/interaction.ts";
 import type { LocalWorld } from "./local-world.ts";
 import type { Pose } from "./math.ts";
-import type { Statistics, TransportChoice } from "./messages.ts";
+import type { ConnectionState, Statistics, TransportChoice } from "./messages.ts";
 import { element } from "./page.ts";
 import { RENDERING_CHOICES, type RenderingChoice, RenderingChooser } from "./rendering.ts";
 
@@ -25,7 +25,7 @@ export interface WorldRenderingOptions {
   choice: RenderingChoice;
   /** Which room the page joins when it renders. The server's pictures show `MAIN_ROOM`. */
   room: string;
-  /** By which the room's member claims its seat again: 16 random bytes, or none. */
+  /** By which the room's member claims its seat again: 16 random bytes. */
   seat: Uint8Array;
 }
 
@@ -34,6 +34,10 @@ export interface WorldRenderingOut {
   userName(): string;
   /** The page's own pictures are on display, and the server's no longer needed. */
   onLocal(): void;
+  /** The page has lost its membership and joins again; its own pictures stay. */
+  onAway(state: ConnectionState): void;
+  /** The page is in `MAIN_ROOM` in place of its room, and the user may want `tryAgain`; none: there is nothing to offer. */
+  onMissed(words: string | null, tryAgain: () => void): void;
   /** The server's pictures are needed again. */
   onServer(): void;
   /** The choice is another, because the page could not render. */
@@ -58,6 +62,8 @@ export class WorldRendering {
   readonly #out: WorldRenderingOut;
   readonly #chooser: RenderingChooser;
   #transport: TransportChoice;
+  /** The certificate that the link names, until a server has proved that it knows the token: started again, it shows another one. */
+  #certificate: string | null;
   readonly #colour = colourOf(crypto.getRandomValues(new Uint8Array(1))[0] ?? 0);
   #local: LocalWorld | null = null;
   #opening = false;
@@ -77,6 +83,7 @@ export class WorldRendering {
     this.#head = head;
     this.#chooser = new RenderingChooser(options.choice);
     this.#transport = options.transport;
+    this.#certificate = options.certificate;
   }
 
   /** The world rendered by this page; none while the server renders it. */
@@ -85,6 +92,7 @@ export class WorldRendering {
   }
 
   setChoice(choice: RenderingChoice): void {
+    this.#out.onMissed(null, () => undefined);
     this.#chooser.setChoice(choice);
     this.apply();
   }
@@ -153,14 +161,21 @@ export class WorldRendering {
       // A canvas whose context was lost or given back cannot be drawn on again.
       const canvas = element("local-picture", HTMLCanvasElement).cloneNode() as HTMLCanvasElement;
       element("local-picture").replaceWith(canvas);
-      const { origin, token, certificate, room, seat } = this.#options;
-      const transport = this.#transport;
+      const { origin, token, room, seat } = this.#options;
+      const [certificate, transport] = [this.#certificate, this.#transport];
       const member = { origin, token, certificate, transport, room, seat, name: this.#out.userName(), colour: this.#colour };
       const local = await LocalWorld.open(canvas, member, this.#head, {
-        onShown: () => {
+        onShown: (again) => {
           document.body.dataset.rendering = "local";
           this.#out.onLocal();
+          if (again) this.#out.onNotice(`You are in the room ${room} again.`);
         },
+        onDelayed: (why) => this.#out.onNotice(`The room ${room} cannot be joined yet: ${sentence(why)} Trying again…`),
+        onAway: (why, attempt, retryInMs) => {
+          this.#out.onNotice(`You are not in the room ${room} at the moment. This page joins it again…`);
+          this.#out.onAway({ state: "reconnecting", attempt, retryInMs, why, advice: "" });
+        },
+        onGoodbye: () => this.#out.onGoodbye(),
         onPeople: (people, you) => this.#out.onPeople(people, you),
         onHeard: (message) => this.#out.onHeard(message),
         onCursor: (cursor) => this.#out.onCursor(cursor),
@@ -171,12 +186,10 @@ export class WorldRendering {
           this.#chooser.onLocalFrameRate(performance.now(), framesPerSecond);
           this.apply();
         },
-        onEnded: (why, goodbye) => {
-          if (goodbye) this.#out.onGoodbye();
-          this.#onLocalFailed(why);
-        },
+        onEnded: (why) => this.#onLocalFailed(why),
         onTransport: (name, why) => this.#out.onTransport(name, why),
       });
+      this.#certificate = null;
       // The user may have chosen otherwise meanwhile, or put a headset on that shows the server's pictures.
       if (this.#chooser.rendering === "local" && !this.#immersive) this.#local = local;
       else local.close();
@@ -189,8 +202,8 @@ export class WorldRendering {
 
   #onLocalFailed(why: string): void {
     const { room } = this.#options;
-    const words = `This browser does not render the world: ${why}`;
-    this.#out.onNotice(room === MAIN_ROOM ? words : `You are in the room ${MAIN_ROOM}, not in ${room}. ${words}`);
+    if (room === MAIN_ROOM) this.#out.onNotice(`This browser does not render the world: ${sentence(why)}`);
+    else this.#out.onMissed(`You are in the room ${MAIN_ROOM}, not in ${room}: ${sentence(why)}`, () => this.setChoice("local"));
     this.#chooser.onLocalFailed(performance.now());
     this.#out.onChoice(this.#chooser.choice);
     // A headset's session ends with it.
@@ -215,6 +228,11 @@ export function roomOf(name: string | null): string | null {
 /** The choice that the page's address names. */
 export function renderingChoiceOf(name: string | null): RenderingChoice {
   return RENDERING_CHOICES.find((choice) => choice === name) ?? "server";
+}
+
+/** What servers say is a sentence already, and what browsers say is none. */
+function sentence(words: string): string {
+  return /[.!?]$/.test(words) ? words : `${words}.`;
 }
 
 /** A bright colour for a number below 256. */

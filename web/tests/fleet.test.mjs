@@ -122,7 +122,12 @@ async function untilIn({ page, said }, server, ...names) {
   const ask = () => page.evaluate(() => (document.body.dataset.rendering === "local" ? window.nearlight.room.people : [])).catch(() => []);
   const isThere = (people) => page.url().startsWith(originOf(server)) && people.map(({ name }) => name).sort().join() === [...names].sort().join();
   const people = await eventually(ask, isThere, 60_000);
-  assert.ok(isThere(people), `${page.url()} knows ${JSON.stringify(people)}, and has said: ${said.join(" | ")}`);
+  if (!isThere(people)) {
+    const texts = () => ["status", "toast", "offer-text", "notice-text"].map((id) => `${id}: ${document.getElementById(id).innerText}`);
+    const seen = await page.evaluate(texts).catch(() => ["no page"]);
+    const log = server.log().split("\n").slice(-20).join("\n");
+    assert.fail(`${page.url()} knows ${JSON.stringify(people)}, and has said: ${said.join(" | ")}. It says: ${seen.join(" | ")}. Its server:\n${log}`);
+  }
   return names.map((name) => people.find((person) => person.name === name).id);
 }
 

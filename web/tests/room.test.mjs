@@ -5,7 +5,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { SMALL, emulateHeadset, eyes, live, openBrowser, openPage, screenshot, shown, startServer, until } from "./helper.mjs";
+import { SMALL, emulateHeadset, eyes, live, openBrowser, openPage, screenshot, shown, startServer, until, untilSays } from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-page-tests";
 /** The yellow ball on the floor, and the pointer's numbers with the left button down. */
@@ -81,12 +81,12 @@ const rendersItself = () => document.body.dataset.rendering === "local" && windo
 /** Browsers without graphics cards render slowly, and these tests have several that do. */
 const SMALL_WINDOW = { viewport: { width: 640, height: 360 } };
 
-/** A page with the user `name` that renders the world itself, as a member over WebTransport unless `transport` is another. */
-async function openLocal(name, prepare = async () => undefined, transport = "webtransport") {
+/** A page with the user `name` that renders the world itself, as a member over WebTransport unless `transport` is another, of `from`. */
+async function openLocal(name, prepare = async () => undefined, transport = "webtransport", from = server) {
   const opened = await openPage(browser, SMALL_WINDOW);
   await prepare(opened.page);
   await opened.page.addInitScript((name) => localStorage.setItem("nearlight-name", name), name);
-  await opened.page.goto(server.url.replace("#", transport === "webtransport" ? "?rendering=local#" : `?rendering=local&transport=${transport}#`));
+  await opened.page.goto(from.url.replace("#", transport === "webtransport" ? "?rendering=local#" : `?rendering=local&transport=${transport}#`));
   await opened.page.locator("#enter").click();
   await until(opened.page, () => document.body.dataset.rendering === "local" && window.nearlight.room?.you > 0, `${name}'s page renders the world`);
   assert.equal(await opened.page.evaluate(() => window.nearlight.room.transport), transport);
@@ -306,6 +306,75 @@ test("members hear each other, whoever renders for them, unless they mute each o
     await untilSilent(listener.page, "who stops talking falls silent");
   }
   for (const { errors } of [local, remote]) assert.deepEqual(errors, []);
+});
+
+test("a page that loses its room joins it again by itself, and shows its own pictures all the while", async (context) => {
+  let own = await startServer({ token: TOKEN, more: SMALL });
+  context.after(() => own.stop("SIGKILL"));
+  const { page, context: pages, errors } = await openLocal("Ada", undefined, "websocket", own);
+  context.after(() => pages.close());
+  await page.evaluate(() => {
+    window.seen = { ways: [], states: [], said: [] };
+    const { seen } = window;
+    new MutationObserver(() => seen.ways.push(document.body.dataset.rendering ?? "server")).observe(document.body, { attributeFilter: ["data-rendering"] });
+    new MutationObserver(() => seen.states.push(document.body.dataset.state)).observe(document.body, { attributeFilter: ["data-state"] });
+    const toast = document.getElementById("toast");
+    new MutationObserver(() => seen.said.push(toast.innerText)).observe(toast, { childList: true });
+  });
+  const back = () => window.seen.said.includes("You are in the room main again.") && window.nearlight.state === "live";
+  const isIn = () => window.nearlight.room.people.map(({ name }) => name).join() === "Ada";
+
+  // A room takes 5 s of silence for a member that is gone.
+  await page.evaluate(() => {
+    for (const end = performance.now() + 7_000; performance.now() < end; );
+  });
+  await until(page, back, "it is in the room again after a silence");
+  await until(page, isIn, "nobody else is there");
+  const { states, said } = await page.evaluate(() => window.seen);
+  assert.deepEqual([...new Set(states)], ["reconnecting", "live"], "the page says that it has lost the room");
+  assert.equal(said[0], "You are not in the room main at the moment. This page joins it again…");
+
+  await page.evaluate(() => void (window.seen.said = []));
+  await own.stop("SIGKILL");
+  await until(page, () => window.nearlight.state === "reconnecting", "it notices that the server is gone");
+  await screenshot(page, "room-lost");
+  own = await startServer({ token: TOKEN, port: own.port, more: SMALL });
+  await until(page, back, "it is in the room of the server that was started again");
+  await until(page, isIn, "it knows the room");
+  await screenshot(page, "room-joined-again");
+  assert.deepEqual(await page.evaluate(() => window.seen.ways.filter((way) => way !== "local")), [], "the server's pictures are not shown in between");
+  assert.deepEqual(errors.filter((words) => !/ERR_|WebSocket/.test(words)), []);
+});
+
+test("a page that cannot join its room tries again, then offers it, and its user gets in when there is a place", async (context) => {
+  const own = await startServer({ token: TOKEN, more: [...SMALL, "--max-members", "1"] });
+  context.after(() => own.stop("SIGKILL"));
+  const opened = await Promise.all(["Ada", "Bea"].map(() => openPage(browser, SMALL_WINDOW)));
+  context.after(() => Promise.all(opened.map((each) => each.context.close())));
+  const [ada, bea] = opened.map(({ page }) => page);
+  const url = own.url.replace("#", "?room=lab#");
+  const isIn = () => document.body.dataset.rendering === "local" && window.nearlight.room?.you > 0;
+  await ada.goto(url);
+  await until(ada, isIn, "the first page is in the room");
+  await bea.goto(url);
+  await bea.locator("#enter").click();
+  await untilSays(bea, "toast", /^The room lab cannot be joined yet: .*--max-members.* Trying again…$/);
+  await until(bea, () => !document.getElementById("offer").hidden, "the room is offered");
+  await untilSays(bea, "offer-text", /^You are in the room main, not in lab: .*--max-members/);
+  await until(bea, live, "the server's pictures come");
+  // In front of whatever else the page says.
+  await bea.evaluate(() => void (document.getElementById("notice").hidden = false));
+  const front = () => {
+    const { left, top } = document.getElementById("offer-accept").getBoundingClientRect();
+    return document.elementFromPoint(left + 5, top + 15)?.id;
+  };
+  assert.equal(await bea.evaluate(front), "offer-accept");
+  await screenshot(bea, "room-offered");
+  await opened[0].context.close();
+  await bea.locator("#offer-accept").evaluate((button) => button.click());
+  await until(bea, isIn, "it is in the room");
+  assert.equal(await bea.locator("#offer").isHidden(), true);
+  assert.deepEqual(opened[1].errors, []);
 });
 
 test("a spectator's page is shown the world, and takes nothing in it", async () => {

@@ -290,6 +290,12 @@ impl Reason {
     pub const ALL: [Self; 6] =
         [Self::Closing, Self::Removed, Self::Silent, Self::NotReading, Self::Flood, Self::Malformed];
 
+    /// The member may join again by itself: it did nothing that it would only do again, and nobody wants it to be away.
+    #[must_use]
+    pub const fn allows_return(self) -> bool {
+        matches!(self, Self::Closing | Self::Silent | Self::NotReading)
+    }
+
     /// In plain words for its user.
     #[must_use]
     pub const fn words(self) -> &'static str {

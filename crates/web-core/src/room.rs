@@ -42,8 +42,8 @@ pub(crate) enum RoomNews {
     Owner { object: u32 },
     /// A request had no effect: somebody else was first, or this member may not.
     Refused,
-    /// The membership has ended.
-    Goodbye { words: &'static str },
+    /// The membership has ended. `again`: the member may join once more.
+    Goodbye { words: &'static str, again: bool },
 }
 
 /// A member's end of a room.
@@ -144,7 +144,9 @@ impl RoomMember {
                     Change::Event { .. } => continue,
                 },
                 ReplicaEvent::Refused { .. } => RoomNews::Refused,
-                ReplicaEvent::Goodbye { reason } => RoomNews::Goodbye { words: reason.words() },
+                ReplicaEvent::Goodbye { reason } => {
+                    RoomNews::Goodbye { words: reason.words(), again: reason.allows_return() }
+                }
             };
             return serde_json::to_string(&news).ok();
         }

@@ -139,4 +139,4 @@ colour: [number, number, number], };
 /**
  * What happened in the room.
  */
-export type RoomNews = { "type": "synchronised" } | { "type": "members" } | { "type": "owner", object: number, } | { "type": "refused" } | { "type": "goodbye", words: string, };
+export type RoomNews = { "type": "synchronised" } | { "type": "members" } | { "type": "owner", object: number, } | { "type": "refused" } | { "type": "goodbye", words: string, again: boolean, };

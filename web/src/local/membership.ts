@@ -28,7 +28,7 @@ export interface MembershipOptions {
   transport: TransportChoice;
   room: string;
   name: string;
-  /** By which it claims its seat over another connection, or on another server: 16 random bytes, or none. */
+  /** By which it claims its seat over another connection, or on another server: 16 random bytes. */
   seat: Uint8Array;
   /** Red, green, blue: 0 to 255. */
   colour: readonly [number, number, number];
@@ -52,8 +52,14 @@ export interface MembershipOut {
   onNews(news: RoomNews): void;
   /** Somebody's voice, without the message's first byte. */
   onHeard(message: Uint8Array): void;
-  /** The membership has ended, and why. `goodbye`: the room said so, and the connection did not just break. */
-  onEnded(why: string, goodbye: boolean): void;
+  /** The membership has ended, and why. */
+  onEnded(why: string, goodbye: Goodbye | null): void;
+}
+
+/** The room has said that it ends a membership, whose connection did not just break. */
+export interface Goodbye {
+  /** The member may join again by itself. */
+  again: boolean;
 }
 
 /** Joins the room. Throws the reason where that does not succeed. */
@@ -215,7 +221,7 @@ export class Membership implements LineOut {
     }
     for (let json = this.#member.poll_event(); json !== undefined; json = this.#member.poll_event()) {
       const news = JSON.parse(json) as RoomNews;
-      if (news.type === "goodbye") return this.onEnded(news.words, true);
+      if (news.type === "goodbye") return this.onEnded(news.words, news);
       this.#out.onNews(news);
       // Whoever hears of it may have closed this.
       if (this.#ended) return;
@@ -223,7 +229,7 @@ export class Membership implements LineOut {
     this.pump();
   }
 
-  onEnded(why: string, goodbye = false): void {
+  onEnded(why: string, goodbye: Goodbye | null = null): void {
     this.close();
     this.#out.onEnded(why, goodbye);
   }
