@@ -74,3 +74,10 @@ export class Refused extends Error {
     this.reason = reason;
   }
 }
+
+/** Why something that was asked of the server failed, in words for the user. */
+export function explain(error: unknown): string {
+  if (error instanceof TypeError) return "the server cannot be reached";
+  if (error instanceof DOMException && error.name === "TimeoutError") return "the server does not answer";
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,6 +1,6 @@
 // Keeps one session with the server alive: dials, watches, and dials again with back-off, over the transport that gets through.
 
-import { Blocked, type Carrier, type CarrierOut, Refused } from "./carrier.ts";
+import { Blocked, type Carrier, type CarrierOut, Refused, explain } from "./carrier.ts";
 import { TRANSPORTS } from "./generated/core.ts";
 import type { ConnectionState, RefusalReason, TransportChoice, TransportName } from "./messages.ts";
 import { type Browser, TRANSPORT } from "./transports.ts";
@@ -224,10 +224,4 @@ function candidates({ transport, webrtc }: ConnectionOptions): Candidate[] {
   const missed = transport === "auto" ? TRANSPORTS[0] : transport;
   const why = isAvailable(missed) ? "" : `this browser lacks ${TRANSPORT[missed].label}`;
   return TRANSPORTS.filter(isAvailable).map((name) => ({ name, why }));
-}
-
-function explain(error: unknown): string {
-  if (error instanceof TypeError) return "the server cannot be reached";
-  if (error instanceof DOMException && error.name === "TimeoutError") return "the server does not answer";
-  return error instanceof Error ? error.message : String(error);
 }

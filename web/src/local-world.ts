@@ -1,6 +1,6 @@
 // The world rendered by this page. Loaded only when it is needed: three.js is larger than all the rest of the page.
 
-import { Refused } from "./carrier.ts";
+import { Refused, explain } from "./carrier.ts";
 import type { RoomNews, RoomPerson, TransportName } from "./generated/core.ts";
 import type { Hand } from "./generated/wire.ts";
 import type { Eyes } from "./headset.ts";
@@ -15,7 +15,7 @@ import type { Pose } from "./math.ts";
 const LOAD_MS = 30_000;
 /** How long the room may take to tell a member what is in it. */
 const KNOWN_MS = 6_000;
-/** A page that cannot join tries so often, for about 6 s; meanwhile it shows the server's pictures. */
+/** A page whose world does not come, or that cannot join, tries so often, with pauses of about 6 s in all; meanwhile it shows the server's pictures. */
 const FIRST_ATTEMPTS = 5;
 /** How often the frame rate is reported. */
 const REPORT_MS = 500;
@@ -75,16 +75,14 @@ export class LocalWorld {
 
   /** Loads the world and joins its room. Throws the reason where that does not succeed. */
   static async open(canvas: HTMLCanvasElement, options: MembershipOptions, head: Pose, out: LocalWorldOut): Promise<LocalWorld> {
-    const address = new URL("world.glb", options.origin);
-    address.hash = "";
-    address.search = "";
-    const scene = await LocalScene.load(canvas, address, options.token, AbortSignal.timeout(LOAD_MS));
+    const file = await attempt(() => fetchWorld(options), out);
+    const scene = await LocalScene.load(canvas, file);
     // The first picture takes longest, because shaders are compiled; a member that says nothing meanwhile would lose its place.
     const user: User = { head, controllers: [] };
     scene.render({ seconds: 0, user, objects: [], bodies: [], held: new Set(), pointed: new Set() });
     const local = new LocalWorld(out, scene, options, head);
     try {
-      await local.#begin();
+      await attempt(() => local.#join(), out);
       return local;
     } catch (error) {
       local.close();
@@ -138,19 +136,6 @@ export class LocalWorld {
     this.#room?.membership.close();
     this.#room = null;
     this.#scene.close();
-  }
-
-  /** Joins for the first time. Throws the reason where that does not succeed in several attempts. */
-  async #begin(): Promise<void> {
-    for (const pauses = new Pauses(); ; ) {
-      try {
-        return await this.#join();
-      } catch (error) {
-        if (error instanceof Refused || pauses.count === FIRST_ATTEMPTS - 1) throw error;
-        this.#out.onDelayed(wordsOf(error));
-        await passed(pauses.next());
-      }
-    }
   }
 
   /** Joins the room, until it is known. Throws the reason where that does not succeed. */
@@ -209,7 +194,7 @@ export class LocalWorld {
       } catch (error) {
         // A wrong token stays wrong.
         if (error instanceof Refused && !this.#closed) return this.#out.onEnded(error.message);
-        why = wordsOf(error);
+        why = explain(error);
       }
     }
   }
@@ -257,6 +242,29 @@ export class LocalWorld {
   }
 }
 
+/** Throws the last reason where `act` does not succeed in several attempts, or cannot. */
+async function attempt<Result>(act: () => Promise<Result>, out: LocalWorldOut): Promise<Result> {
+  for (const pauses = new Pauses(); ; ) {
+    try {
+      return await act();
+    } catch (error) {
+      if (error instanceof Refused || pauses.count === FIRST_ATTEMPTS - 1) throw error;
+      out.onDelayed(explain(error));
+      await passed(pauses.next());
+    }
+  }
+}
+
+async function fetchWorld({ origin, token }: MembershipOptions): Promise<ArrayBuffer> {
+  const address = new URL("world.glb", origin);
+  address.hash = "";
+  address.search = "";
+  const headers: HeadersInit = address.protocol === "https:" ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(address, { headers, signal: AbortSignal.timeout(LOAD_MS) });
+  if (!answer.ok) throw new Refused("internal", (await answer.text()).trim());
+  return answer.arrayBuffer();
+}
+
 function passed(milliseconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
@@ -264,8 +272,4 @@ function passed(milliseconds: number): Promise<void> {
 /** Until the page is in front of its user. */
 async function seen(): Promise<void> {
   while (document.hidden) await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
-}
-
-function wordsOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,5 +1,6 @@
 // Moves between the server's pictures and those that this page renders as a member of the room, by the user's choice or by measurements.
 
+import { explain } from "./carrier.ts";
 import type { RoomPerson, TransportName } from "./generated/core.ts";
 import type { Hand } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
@@ -194,7 +195,7 @@ export class WorldRendering {
       if (this.#chooser.rendering === "local" && !this.#immersive) this.#local = local;
       else local.close();
     } catch (error) {
-      this.#onLocalFailed(error instanceof Error ? error.message : String(error));
+      this.#onLocalFailed(explain(error));
     } finally {
       this.#opening = false;
     }

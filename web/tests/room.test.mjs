@@ -354,6 +354,8 @@ test("a page that cannot join its room tries again, then offers it, and its user
   const [ada, bea] = opened.map(({ page }) => page);
   const url = own.url.replace("#", "?room=lab#");
   const isIn = () => document.body.dataset.rendering === "local" && window.nearlight.room?.you > 0;
+  // What fails once is tried again.
+  await ada.route("**/world.glb", (route) => route.abort(), { times: 1 });
   await ada.goto(url);
   await until(ada, isIn, "the first page is in the room");
   await bea.goto(url);

@@ -90,17 +90,14 @@ export class LocalScene {
   }
 
   /** Loads the world that this server shows. */
-  static async load(canvas: HTMLCanvasElement, address: URL, token: string, limit: AbortSignal): Promise<LocalScene> {
-    const headers: HeadersInit = address.protocol === "https:" ? { Authorization: `Bearer ${token}` } : {};
-    const answer = await fetch(address, { headers, signal: limit });
-    if (!answer.ok) throw new Error((await answer.text()).trim());
+  static async load(canvas: HTMLCanvasElement, file: ArrayBuffer): Promise<LocalScene> {
     const loader = new GLTFLoader();
     loader.register((parser) => {
       // The page may show pictures that it has made, and fetch nothing but from its server.
       parser.textureLoader = new TextureLoader(loader.manager);
       return { name: "pictures" };
     });
-    return new LocalScene(canvas, await loader.parseAsync(await answer.arrayBuffer(), ""));
+    return new LocalScene(canvas, await loader.parseAsync(file, ""));
   }
 
   /** Calls `step` before each refresh of the display, or of the headset, whose frame it is given. */
