@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures from a key to a changed pixel in the page, and new pictures a second, for a served program beside TigerVNC with noVNC, Xpra and Selkies,
 # where they are installed (Debian: tigervnc-standalone-server novnc websockify xpra; pip install selkies):
-# bench-programs.sh [KEYS_EACH] [SCENE [WAY]]. Takes about fifteen minutes with 60 keys. SCENE: still, motion or fast. WAY is part of a name:
+# bench-programs.sh [KEYS_EACH] [SCENE [WAY]]. Takes about twenty minutes with 60 keys. SCENE: still, motion, fast or large. WAY is part of a name:
 # "nearlight", "Selkies".
 # bench-programs.sh parts [SECONDS_EACH] measures parts of our own way without a browser, and takes about three minutes: capture, sound, encodes.
 # docs/results/programs.md says what is measured, and when figures may be published.

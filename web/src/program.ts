@@ -66,13 +66,10 @@ export class Program {
     }).observe(this.#stage);
     this.#windows.addEventListener("change", () => {
       out.send(JSON.stringify({ display: { activate: Number(this.#windows.value) } }));
-      // The next key is the program's.
-      this.#windows.blur();
     });
     this.#handOver.addEventListener("click", () => {
       const { holder, asked } = this.#controls;
       out.send(JSON.stringify({ display: holder === "you" || asked ? { release: null } : { take: null } }));
-      this.#handOver.blur();
     });
   }
 

@@ -3,7 +3,7 @@
 import { Camera, type Walk } from "./input/camera.ts";
 import type { DeviceInput, InputOut } from "./input/devices.ts";
 import { GamepadInput } from "./input/gamepad.ts";
-import { MouseKeyboard } from "./input/mouse-keyboard.ts";
+import { MouseKeyboard, isTool } from "./input/mouse-keyboard.ts";
 import { TextField } from "./input/text-field.ts";
 import { Touch } from "./input/touch.ts";
 import { type Pose, symmetricFov } from "./math.ts";
@@ -100,6 +100,14 @@ export class Walker {
         for (const pressed of [true, false]) this.#out.onDevice(at, { device: "key", code, pressed });
       },
     });
+    document.addEventListener("click", (event) => !(event.target instanceof HTMLSelectElement) && this.#leaveTool(event));
+    document.addEventListener("change", (event) => this.#leaveTool(event));
+  }
+
+  /** A tool was clicked, or something chosen: an input method writes into what has the focus, so it must be the program's again. Fingers
+   *  would open the screen keyboard by that. */
+  #leaveTool({ target }: Event): void {
+    if (isTool(target) && matchMedia("(pointer: fine)").matches) this.focus();
   }
 
   /** The next key is for the picture. */

@@ -1,8 +1,9 @@
 // From a key's event to the changed pixel in the page's own canvas, and new pictures a second: ours beside TigerVNC with noVNC, Xpra's HTML5
-// client and Selkies, where they are installed. Three scenes: in `still` the window changes its colour with each key, in `motion` its whole
-// content moves besides, 60 times a second, and in `fast` 120 times. All with the same program, the same size of display, the same browser
-// and the same watcher:
+// client and Selkies, where they are installed. Four scenes: in `still` the window changes its colour with each key, in `motion` its whole
+// content moves besides, 60 times a second, in `fast` 120 times, and in `large` 60 times in a window of 1920x1080. All with the same program,
+// the same size of display, the same browser and the same watcher:
 // node tests/program-bench.mjs [KEYS_EACH] [SCENE [WAY]]
+// BESIDES names further binaries of ours, each with options of the page: BESIDES="/tmp/before ?display=newest". Without a name it is the one under test.
 //
 // The watcher draws a line of pixels of the canvas into one of its own, once a millisecond, and knows nothing of whose canvas it is. Every way is
 // first checked to have a watched pixel that changes with each key: one that does not is left out as failed, and the exit status is 1.
@@ -18,19 +19,25 @@ import { compileSquare, installed, printCircumstances, processorTime, version } 
 
 const keys = Number(process.argv[2] ?? 60);
 if (!Number.isInteger(keys) || keys < 1) throw new Error(`how many keys each? ${process.argv[2]} is no number of them`);
-/** The scenes, and how many pictures a second the program draws in each beside those that answer keys. */
-const SCENES = { still: 0, motion: 60, fast: 120 };
+/** The scenes: how many pictures a second the program draws in each beside those that answer keys, and the size of its window. */
+const SCENES = {
+  still: { drawn: 0, width: 1280, height: 720 },
+  motion: { drawn: 60, width: 1280, height: 720 },
+  fast: { drawn: 120, width: 1280, height: 720 },
+  large: { drawn: 60, width: 1920, height: 1080 },
+};
 const scenes = process.argv[3] ? [process.argv[3]] : Object.keys(SCENES);
 if (!(scenes[0] in SCENES)) throw new Error(`the scene ${scenes[0]} does not exist: ${Object.keys(SCENES).join(", ")}`);
 /** Each way is measured so many times, in turn: what the machine does beside it concerns all. */
 const ROUNDS = 2;
+/** Of headless Chromium's display, in a second. */
+const REFRESHES = 60;
 /** Keys that change nothing, at most: more, and the figures are those of the rest. */
 const MOST_MISSED = 0.1;
 /** How long the program is watched while nothing happens: a hundredth of a core is 50 ms, five of the kernel's ticks. */
 const REST_MS = 5_000;
 /** A start and its measurement. */
 const LIMIT_MS = 60_000 + keys * 400 + REST_MS;
-const [WIDTH, HEIGHT] = [1280, 720];
 const folder = await mkdtemp(path.join(tmpdir(), "nearlight-bench-"));
 const square = compileSquare(folder);
 
@@ -58,15 +65,15 @@ async function untilAnswers(url, child) {
 
 /** Installed by `pip install selkies`; another one than that on the path is named by SELKIES. */
 const selkies = process.env.SELKIES ?? "selkies";
-/** What is measured: `open` starts it with the program's arguments and the most pictures a second. It returns the page's address, the canvas,
- *  the processes whose time counts, and `close`. */
-const ways = [
-  {
-    name: "nearlight serve",
-    async open(words, most) {
-      const server = await startServer({ more: ["--size", `${WIDTH}x${HEIGHT}`, "--fps", String(most), "--program-sandbox", "off", "--", square, ...words] });
+
+/** Our own way: a binary, and options before the link's fragment. */
+function ours(name, program, options) {
+  return {
+    name,
+    async open({ words, most, width, height }) {
+      const server = await startServer({ program, more: ["--size", `${width}x${height}`, "--fps", String(most), "--program-sandbox", "off", "--", square, ...words] });
       return {
-        url: server.url,
+        url: server.url.replace("#", `${options}#`),
         canvas: "canvas#picture, video#picture",
         processes: [server.pid],
         async enter(page) {
@@ -77,16 +84,26 @@ const ways = [
         close: () => server.stop(),
       };
     },
-  },
+  };
+}
+
+/** What is measured: `open` starts it with the program's arguments, the most pictures a second and the display's size. It returns the page's
+ *  address, the canvas, the processes whose time counts, and `close`. */
+const ways = [
+  ours("nearlight serve", binary, ""),
+  ...(process.env.BESIDES ?? "").split(" ").filter(Boolean).map((other) => {
+    const [program, options] = other.split("?");
+    return ours(`nearlight, ${other}`, program || binary, options ? `?${options}` : "");
+  }),
   {
     name: "TigerVNC, noVNC",
     lacks: () => ["Xvnc", "websockify"].find((name) => !installed(name)),
-    async open(words, most) {
+    async open({ words, most, width, height }) {
       const display = `:${60 + (process.pid % 30)}`;
       const port = 6_080 + (process.pid % 800);
       const socket = path.join(folder, "vnc");
       // A Unix socket, so that the bytes that cross the loopback interface are those to the browser.
-      const vnc = start("Xvnc", [display, "-geometry", `${WIDTH}x${HEIGHT}`, "-depth", "24", "-SecurityTypes", "None", "-FrameRate", String(most), "-rfbport", "-1", "-rfbunixpath", socket]);
+      const vnc = start("Xvnc", [display, "-geometry", `${width}x${height}`, "-depth", "24", "-SecurityTypes", "None", "-FrameRate", String(most), "-rfbport", "-1", "-rfbunixpath", socket]);
       const proxy = start("websockify", ["--web", "/usr/share/novnc", `127.0.0.1:${port}`, "--unix-target", socket]);
       await untilAnswers(`http://127.0.0.1:${port}/vnc_lite.html`, proxy);
       const program = start(square, words, { DISPLAY: display });
@@ -106,7 +123,7 @@ const ways = [
       const found = spawnSync("sh", ["-c", "ls /usr/share/xpra/www/index.html /usr/share/xpra/html5/index.html"], { encoding: "utf8" });
       return found.stdout.trim() ? undefined : "xpra's HTML5 client";
     },
-    async open(words) {
+    async open({ words, width }) {
       const port = 7_080 + (process.pid % 800);
       const display = `:${100 + (process.pid % 30)}`;
       const options = ["start", display, `--bind-tcp=127.0.0.1:${port}`, "--html=on", "--daemon=no", "--mdns=no", "--pulseaudio=no", "--notifications=no", "--systemd-run=no"];
@@ -119,7 +136,7 @@ const ways = [
         async enter(page) {
           // Its page has smaller canvases of its own, and puts other elements over that of the window.
           const window_ = (width) => [...document.querySelectorAll("canvas")].some((canvas) => canvas.width >= width);
-          await until(page, window_, "the window is there", { argument: WIDTH, knowledge: () => document.querySelectorAll("canvas").length });
+          await until(page, window_, "the window is there", { argument: width, knowledge: () => document.querySelectorAll("canvas").length });
           await page.mouse.click(400, 400);
         },
         close: () => end(xpra),
@@ -130,10 +147,10 @@ const ways = [
     // Its default transport; its WebRTC finds no address in a namespace that has the loopback interface alone.
     name: "Selkies",
     lacks: () => [selkies, "Xvfb"].find((name) => !installed(name)),
-    async open(words, most) {
+    async open({ words, most, width, height }) {
       const port = 8_080 + (process.pid % 800);
       const display = `:${130 + (process.pid % 30)}`;
-      const screen = start("Xvfb", [display, "-screen", "0", `${WIDTH}x${HEIGHT}x24`, "-nolisten", "tcp"]);
+      const screen = start("Xvfb", [display, "-screen", "0", `${width}x${height}x24`, "-nolisten", "tcp"]);
       if (!(await eventually(() => existsSync(`/tmp/.X11-unix/X${display.slice(1)}`), Boolean, 5_000))) throw new Error(`Xvfb does not start: ${screen.said}`);
       const program = start(square, words, { DISPLAY: display });
       const options = [...(most > 60 ? ["--framerate", String(most)] : []), "--addr", "127.0.0.1", "--port", String(port), "--enable-basic-auth", "false", "--enable-https", "false", "--audio-enabled", "false"];
@@ -145,8 +162,8 @@ const ways = [
         processes: [screen.pid, server.pid, program.pid],
         async enter(page) {
           const shows = (width) => [...document.querySelectorAll("video, #videoCanvas")].some((seen) => (seen.videoWidth ?? seen.width) === width);
-          await until(page, shows, "the picture is there", { argument: WIDTH });
-          await page.mouse.click(640, 400);
+          await until(page, shows, "the picture is there", { argument: width });
+          await page.mouse.click(width / 2, height / 2 + 40);
         },
         close: () => Promise.all([server, program, screen].map(end)),
       };
@@ -172,12 +189,13 @@ async function stages(page) {
   return `${rows.length} frames, medians in ms: ${each.join(", ")}; in all ${median(rows.map((row) => row.reduce((sum, part) => sum + part, 0))).toFixed(2)}`;
 }
 
-/** In the page: presses are noted when their event comes, changes of the pixel `at` when the watcher sees them, and pictures by the grey left of it. */
+/** In the page: presses are noted when their event comes, changes of the pixel `at` when the watcher sees them, and pictures by the grey left of it;
+ *  also how many pictures further than at the display's refresh before each one is. */
 function watch({ canvas: selector, at, greyAt }) {
   // Both at once: where reading is expensive, it is taking the picture off the canvas.
   const columns = at[0] - greyAt + 1;
   const reader = new OffscreenCanvas(columns, 1).getContext("2d", { willReadFrequently: true });
-  const watcher = { pressed: null, delays: [], level: null, grey: null, pictures: 0 };
+  const watcher = { pressed: null, delays: [], level: null, grey: null, pictures: 0, steps: [] };
   window.benchWatcher = watcher;
   window.addEventListener("keydown", () => (watcher.pressed = performance.now()), true);
   const look = () => {
@@ -207,6 +225,13 @@ function watch({ canvas: selector, at, greyAt }) {
     void scheduler.postTask(look, { delay: 1 });
   };
   look();
+  let before = null;
+  const refresh = () => {
+    if (before !== null && watcher.grey !== null) watcher.steps.push((watcher.grey - before + 8) % 8);
+    before = watcher.grey;
+    requestAnimationFrame(refresh);
+  };
+  requestAnimationFrame(refresh);
 }
 
 /** Bytes over the loopback interface so far; others' as well, unless this runs in a network namespace of its own. */
@@ -221,17 +246,17 @@ function* pauses() {
 }
 
 async function measure(way, scene) {
-  const drawn = SCENES[scene];
-  const words = [WIDTH, HEIGHT, ...(drawn > 0 ? [drawn] : [])].map(String);
-  const opened = await way.open(words, Math.max(drawn, 60));
+  const { drawn, width, height } = SCENES[scene];
+  const words = [width, height, ...(drawn > 0 ? [drawn] : [])].map(String);
+  const opened = await way.open({ words, most: Math.max(drawn, 60), width, height });
   const browser = await openBrowser();
   try {
-    const { page } = await openPage(browser, { viewport: { width: WIDTH, height: HEIGHT + 80 } });
+    const { page } = await openPage(browser, { viewport: { width, height: height + 80 } });
     await page.goto(opened.url);
     await page.locator(opened.canvas).last().waitFor({ state: "attached", timeout: 20_000 });
     await new Promise((resolve) => setTimeout(resolve, 1_500));
     await opened.enter(page);
-    await page.evaluate(watch, { canvas: opened.canvas, at: [WIDTH / 2 - 70, HEIGHT / 2 - 30], greyAt: WIDTH / 2 - 192 });
+    await page.evaluate(watch, { canvas: opened.canvas, at: [width / 2 - 70, height / 2 - 30], greyAt: width / 2 - 192 });
     const pause = pauses();
     const press = async () => {
       await page.keyboard.press("KeyA");
@@ -240,7 +265,7 @@ async function measure(way, scene) {
     for (let warm = 0; warm < 6; warm += 1) await press();
     const seen = await page.evaluate(() => window.benchWatcher.delays.length);
     if (seen < 3) throw new Error(`the watched pixel changed with ${seen} of 6 keys`);
-    await page.evaluate(() => Object.assign(window.benchWatcher, { delays: [], pictures: 0 }));
+    await page.evaluate(() => Object.assign(window.benchWatcher, { delays: [], pictures: 0, steps: [] }));
     const browserProcesses = (await readdir("/proc")).filter((name) => /^\d+$/.test(name)).map(Number);
     const chromium = [];
     for (const process_ of browserProcesses) {
@@ -252,11 +277,13 @@ async function measure(way, scene) {
     for (let key = 0; key < keys; key += 1) await press();
     const seconds = (performance.now() - before.at) / 1_000;
     const kilobytes = ((await loopbackBytes()) - before.bytes) / 1_000;
-    const { delays, pictures } = await page.evaluate(() => window.benchWatcher);
+    const { delays, pictures, steps } = await page.evaluate(() => window.benchWatcher);
     const result = {
       delays,
       stages: await opened.stages?.(page),
       pictures: pictures / seconds,
+      even: (100 * steps.filter((step) => step === Math.max(1, drawn / REFRESHES)).length) / steps.length,
+      shown: steps.filter((step) => step > 0).length / seconds,
       missed: keys - delays.length,
       server: ((await processorTime(opened.processes)) - before.server) / seconds,
       browser: ((await processorTime(chromium)) - before.browser) / seconds,
@@ -294,7 +321,7 @@ const mean = (numbers) => numbers.reduce((sum, number) => sum + number, 0) / num
 /** A line for each way; what failed makes the exit status 1. */
 function table(scene, results) {
   const still = scene === "still";
-  console.log(`\n${scene.padEnd(18)} p50 ms  p95 ms    n  missed  server cores  ${still ? "at rest" : "pictures a second"}  browser cores  KB a ${still ? "key" : "second"}`);
+  console.log(`\n${scene.padEnd(18)} p50 ms  p95 ms    n  missed  server cores  ${still ? "at rest" : "pictures a second  at refreshes  even %"}  browser cores  KB a ${still ? "key" : "second"}`);
   for (const [name, rounds] of results) {
     for (const { error } of rounds.filter(({ error }) => error)) {
       console.log(`${name.padEnd(18)} failed: ${error.message.split("\n")[0]}`);
@@ -308,7 +335,7 @@ function table(scene, results) {
     const average = (key, digits, width) => column(mean(good.map((result) => result[key])).toFixed(digits), width);
     console.log(
       name.padEnd(18) + column(percentile(sorted, 50), 7) + column(percentile(sorted, 95), 8) + column(sorted.length, 5) + column(missed, 8) + average("server", 2, 14) +
-        (still ? average("rest", 3, 9) : average("pictures", 1, 19)) + average("browser", 2, 15) + average(still ? "kilobytesAKey" : "kilobytesASecond", 1, still ? 10 : 13),
+        (still ? average("rest", 3, 9) : average("pictures", 1, 19) + average("shown", 1, 14) + average("even", 0, 8)) + average("browser", 2, 15) + average(still ? "kilobytesAKey" : "kilobytesASecond", 1, still ? 10 : 13),
     );
     for (const { stages } of good.filter(({ stages }) => stages)) console.log(`  by its own clock: ${stages}`);
     if (missed > keys * good.length * MOST_MISSED) {

@@ -1,14 +1,16 @@
-// Parts of serving a program, each measured alone and without a browser: from a capture to its planes, the delay of sound, and the encodes that
-// several viewers cost:
+// Parts of serving a program, each measured alone and without a browser: from a capture to its planes, from a key to its decoded picture, the delay
+// of sound, and the encodes that several viewers cost:
 // node tests/program-parts.mjs [SECONDS_EACH]
+// Keys need libnearlight: LIBNEARLIGHT is the folder that it was installed in, PREFIX of `make install-library`.
 //
 // Figures are medians over rounds. A part of which nothing could be measured is reported, and the exit status is 1.
 
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { fileURLToPath } from "node:url";
 import { binary, startServer } from "./helper.mjs";
 import { compileSquare, installed, printCircumstances, version } from "./measure.mjs";
 
@@ -57,6 +59,32 @@ async function capture(width, height) {
   console.log(`capture to planes, ${size}: p50 ${of("convert", "p50")} ms, p95 ${of("convert", "p95")} ms; encoding p50 ${of("encode", "p50")} ms; ${median(stages.map(({ fps }) => fps)).toFixed(1)} pictures a second`);
 }
 
+/** From a key at a client in C to the decoded picture that shows it, the program's drawing included. */
+async function keys() {
+  const library = process.env.LIBNEARLIGHT;
+  if (!library) {
+    console.log("left out: from a key to its picture, LIBNEARLIGHT names no folder");
+    return;
+  }
+  const client = path.join(folder, "keys");
+  const source = fileURLToPath(new URL("programs/keys.c", import.meta.url));
+  const lib = path.join(library, "lib");
+  const built = spawnSync("cc", ["-O2", "-o", client, source, `-I${path.join(library, "include")}`, `-L${lib}`, "-lnearlight", `-Wl,-rpath,${lib}`], { encoding: "utf8" });
+  if (built.status !== 0) throw new Error(built.stderr);
+  const pressed = Math.ceil(seconds * 5);
+  const delays = await rounds(["--size", "1280x720", "--sound", "off", "--", square, "1280", "720"], async ({ url }) => {
+    const child = spawn(client, [url, String(pressed)], { stdio: ["ignore", "pipe", "inherit"] });
+    let lines = "";
+    child.stdout.on("data", (chunk) => (lines += chunk));
+    await once(child, "exit");
+    return lines.trim().split("\n").map(Number);
+  });
+  const sorted = delays.flat().toSorted((one, other) => one - other);
+  if (sorted.length < ROUNDS * pressed * 0.9) throw new Error(`${sorted.length} of ${ROUNDS * pressed} keys changed the picture`);
+  const of = (share) => sorted[Math.floor(sorted.length * share)].toFixed(1);
+  console.log(`from a key to its decoded picture, 1280x720: p50 ${of(0.5)} ms, p95 ${of(0.95)} ms, ${sorted.length} keys`);
+}
+
 /** From the program's write to the client's output. */
 async function sound(what, latency) {
   const file = path.join(folder, "tone");
@@ -87,6 +115,7 @@ printCircumstances(`${seconds} s in each of ${ROUNDS} rounds`, [version(binary, 
 const parts = [
   ["Xvfb", () => capture(1280, 720)],
   ["Xvfb", () => capture(1920, 1080)],
+  ["Xvfb", keys],
   ["paplay", () => sound("buffer chosen by the server", [])],
   ["paplay", () => sound("a buffer of 20 ms", ["--latency-msec=20"])],
   ["Xvfb", encodes],

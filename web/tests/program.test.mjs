@@ -112,15 +112,27 @@ test("keys, buttons and the wheel arrive where they should, and are let go when 
   await server.stop();
 });
 
-test("the tools leave the keys to the program, and the panel says what it can know", async () => {
+test("the tools leave the keys and input methods to the program, and the panel says what it can know", async () => {
   // A terminal that shows each key, so that keys change pixels, and writes it into the log.
   const echo = "stty -icanon -echo; echo ready >> /tmp/keys; while key=$(dd bs=1 count=1 2> /dev/null); do echo \"<$key>\" | tee -a /tmp/keys; done";
-  const { server, page, context, errors } = await open(`touch /tmp/keys; xterm -e sh -c '${echo}' & exec tail -f /tmp/keys`);
+  const { server, page, context, errors } = await open(`touch /tmp/keys; xterm -T other -e sleep 600 & xterm -T keys -e sh -c '${echo}' & exec tail -f /tmp/keys`);
   await untilLogs(server, /ready/, "the terminal runs");
-  // A tool that was clicked does not keep the keys, of which the space bar would press it again.
-  for (const [tool, key, character] of [["show-bar", "Space", " "], ["toggle-hud", "Space", " "], ["mute", "KeyH", "h"]]) {
+  const choice = (title) => page.locator("#windows").selectOption(title);
+  await until(page, () => document.getElementById("windows").options.length === 2, "the page lists both windows");
+  await choice("other");
+  await choice("keys");
+  // What an input method writes goes into what has the focus, without a key before it. The window may not be in front yet.
+  const writes = async (what) => {
     const before = server.log().length;
+    const heard = await eventually(() => page.keyboard.insertText("y").then(() => server.log().slice(before)), (log) => log.includes("<y>"), 20_000);
+    assert.ok(heard.includes("<y>"), `text after ${what} is the program's: ${heard}`);
+  };
+  await writes("a choice of a window");
+  // A tool that was clicked does not keep the keys, of which the space bar would press it again.
+  for (const [tool, key, character] of [["show-bar", "Space", " "], ["toggle-hud", "Space", " "], ["volume", "KeyV", "v"], ["mute", "KeyH", "h"]]) {
     await page.locator(`#${tool}`).click();
+    await writes(tool);
+    const before = server.log().length;
     await page.keyboard.press(key);
     const heard = await eventually(() => server.log().slice(before), (log) => log.includes(`<${character}>`), 20_000);
     assert.ok(heard.includes(`<${character}>`), `the key after ${tool} is the program's: ${heard}`);

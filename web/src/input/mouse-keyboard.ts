@@ -121,10 +121,10 @@ export class MouseKeyboard {
   /** All keys are the program's, with what they type in this layout. */
   #onProgramKey(event: KeyboardEvent): void {
     const { code, key, timeStamp, ctrlKey, metaKey, altKey, target } = event;
-    // A tool that was clicked keeps the focus until the next key, which is the program's. Other buttons, such as a notice's, keep their keys.
-    const isTool = target instanceof HTMLButtonElement && target.closest(".bar, .show-bar, .hud") !== null;
-    if (isTool) this.#out.focus();
-    if (event.isComposing || COMPOSING.has(key) || (target instanceof HTMLButtonElement && !isTool)) return;
+    // A tool that a finger has tapped keeps the focus until the next key, which is the program's. Other buttons, such as a notice's, keep their keys.
+    const ofTool = isTool(target);
+    if (ofTool) this.#out.focus();
+    if (event.isComposing || COMPOSING.has(key) || (target instanceof HTMLButtonElement && !ofTool)) return;
     const pasting = this.pastes && code === "KeyV" && (ctrlKey || metaKey);
     if (!pasting) event.preventDefault();
     const chooses = event.getModifierState("AltGraph");
@@ -151,8 +151,10 @@ export class MouseKeyboard {
 
   /** The browser keeps its own shortcuts as long as the pointer is not captured; the page's input fields keep their keys. */
   #takes(event: KeyboardEvent): boolean {
-    if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement) return false;
-    // Only the page's own full screen.
+    const { target } = event;
+    // Only the page's own full screen, and what is being chosen.
+    if (this.#out.program && isTool(target)) return event.code !== "F11" && !(target instanceof HTMLSelectElement && isOpen(target));
+    if (target instanceof HTMLInputElement || target instanceof HTMLSelectElement) return false;
     if (this.#out.program) return event.code !== "F11";
     const modifier = /^(Control|Alt|Meta)/.test(event.code);
     const shortcut = event.ctrlKey || event.metaKey || event.altKey;
@@ -220,4 +222,14 @@ export class MouseKeyboard {
     this.#buttons = 0;
     this.#out.onDevice(at, { device: "release" });
   }
+}
+
+/** Whether it is one of the page's tools: around the picture, and not in a notice or on the landing page. */
+export function isTool(target: EventTarget | null): boolean {
+  return target instanceof Element && target.closest(".bar, .show-bar, .hud") !== null;
+}
+
+/** Whether its choices are seen, and keys choose. Browsers that do not tell might show them. */
+function isOpen(select: HTMLSelectElement): boolean {
+  return !CSS.supports("selector(:open)") || select.matches(":open");
 }
