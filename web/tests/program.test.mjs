@@ -121,8 +121,10 @@ test("the tools leave the keys and input methods to the program, and the panel s
   await until(page, () => document.getElementById("windows").options.length === 2, "the page lists both windows");
   await choice("other");
   await choice("keys");
-  // What an input method writes goes into what has the focus, without a key before it. The window may not be in front yet.
+  // What an input method writes goes into what has the focus, without a key before it. The window may not be in front yet. Chromium's
+  // devtools insert text where nothing has the focus, too.
   const writes = async (what) => {
+    assert.equal(await page.evaluate(() => document.activeElement.id), "typed", `the focus after ${what}`);
     const before = server.log().length;
     const heard = await eventually(() => page.keyboard.insertText("y").then(() => server.log().slice(before)), (log) => log.includes("<y>"), 20_000);
     assert.ok(heard.includes("<y>"), `text after ${what} is the program's: ${heard}`);
