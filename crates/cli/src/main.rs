@@ -143,6 +143,8 @@ impl Command {
         match self {
             Self::Serve(serve) if serve.is_quiet() => QUIET_WORDS,
             Self::Front(front) if front.is_quiet() => QUIET_WORDS,
+            // Its result counts what its many connections would say.
+            Self::Swarm(_) => QUIET_WORDS,
             _ => USUAL_WORDS,
         }
     }
