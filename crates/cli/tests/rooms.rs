@@ -56,7 +56,7 @@ fn a_hundred_members_in_two_rooms_lose_nothing_and_agree() {
 
 #[test]
 fn members_of_a_crowd_speak_and_take_the_video_stream_as_its_profile_says() {
-    let server = server(&["--size", "320x180", "--fps", "15"]);
+    let server = server(&[]);
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let (profile, report) = (folder.join("speaking.toml"), folder.join("speaking.html"));
     let text = "speaking_share = 0.5\npacket_hz = 50\npacket_bytes = 120\nvideo_share = 0.25\nramp_seconds = 1\n";
