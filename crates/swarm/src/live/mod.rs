@@ -144,7 +144,7 @@ pub async fn run(
     let own = |room: usize| (room..options.members).step_by(options.rooms).count();
     let rooms = (0..options.rooms).map(|room| Mutex::new(RoomTally::new(own(room)))).collect();
     let gathered_at = began + profile.ramp();
-    let (server_process, carrier) = (options.server_process, options.carrier);
+    let server_process = options.server_process;
     let shared = Arc::new(Shared {
         clock,
         options,
@@ -209,9 +209,30 @@ pub async fn run(
     let closing = async { while members.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(CLOSING, closing).await;
     members.shutdown().await;
-    let Some(Shared { options, rooms, failure, video, .. }) = Arc::into_inner(shared) else {
-        unreachable!("all members have ended");
-    };
+    let shared = Arc::into_inner(shared).expect("all members have ended");
+    let (options, mut summary) = summarise(shared, Ended { complete, length, swarm_cores, server_cores })?;
+    if options.naive && complete {
+        let mut naive = naive::run(&options, NAIVE_LIMIT).await?;
+        let received = summary.received_bytes_per_second;
+        naive.bytes_ratio = (received > 0.0).then(|| naive.received_bytes_per_second / received);
+        summary.naive = Some(naive);
+    }
+    Ok(summary)
+}
+
+/// How a run went, as a whole.
+#[derive(Clone, Copy)]
+struct Ended {
+    complete: bool,
+    length: Span,
+    swarm_cores: Option<f64>,
+    server_cores: Option<f64>,
+}
+
+/// What the members noticed, all of whom have ended.
+fn summarise(shared: Shared, ended: Ended) -> Result<(Options, Summary), SwarmError> {
+    let Shared { options, rooms, failure, video, .. } = shared;
+    let Ended { complete, length, swarm_cores, server_cores } = ended;
     let mut tally = Tally::default();
     for room in rooms {
         tally.merge(&room.into_inner().unwrap_or_else(PoisonError::into_inner).finish());
@@ -222,27 +243,21 @@ pub async fn run(
         return Err(failure);
     }
     let facts = Facts {
-        profile: &profile,
+        profile: &options.profile,
         rooms: options.rooms,
         members: options.members,
         complete,
-        carrier: Some(carrier),
+        carrier: Some(options.carrier),
         path: None,
         length,
         swarm_cores,
         server_cores,
     };
     let mut summary = Summary::new(facts, &tally);
-    let watching = (0..options.members).filter(|number| profile.takes_video(*number)).count();
+    let watching = (0..options.members).filter(|number| options.profile.takes_video(*number)).count();
     let video = video.into_inner().unwrap_or_else(PoisonError::into_inner);
     summary.video = (watching > 0).then(|| video.summary(watching));
-    if options.naive && complete {
-        let mut naive = naive::run(&options, NAIVE_LIMIT).await?;
-        let received = summary.received_bytes_per_second;
-        naive.bytes_ratio = (received > 0.0).then(|| naive.received_bytes_per_second / received);
-        summary.naive = Some(naive);
-    }
-    Ok(summary)
+    Ok((options, summary))
 }
 
 /// One member, from its turn to join until the end.
