@@ -13,7 +13,7 @@ pub fn is_voice(bytes: &[u8]) -> bool {
     bytes.first() == Some(&Kind::Voice.first_byte())
 }
 
-/// What a member says, as it sends it: see [`read_voice`].
+/// What a member says: the number of the packet, and the packet. An empty one says only that the member wants to hear others.
 #[must_use]
 pub fn write_voice(number: u32, packet: &[u8]) -> Vec<u8> {
     let mut out = vec![Kind::Voice.first_byte()];
@@ -41,21 +41,22 @@ impl<'a> HeardVoice<'a> {
         let (speaker, number) = (MemberId(reader.u32()?), reader.u32()?);
         let mut coordinate = || reader.u32().map(f32::from_bits);
         let place = [coordinate()?, coordinate()?, coordinate()?];
-        let packet = reader.rest();
-        if packet.len() > MAX_VOICE_BYTES {
-            return Err(MessageError::TooLong(bytes.len()));
-        }
-        Ok(Self { speaker, number, place, packet })
+        Ok(Self { speaker, number, place, packet: read_packet(reader, bytes)? })
     }
 }
 
-/// What a member says: the number of the packet, and the packet. An empty one says only that the member wants to hear others.
+/// Reads what [`write_voice`] writes: the number, and the packet.
 pub(crate) fn read_voice(bytes: &[u8]) -> Result<(u32, &[u8]), MessageError> {
     let mut reader = Reader::new(bytes);
     expect(&mut reader, Kind::Voice)?;
     let number = reader.u32()?;
+    Ok((number, read_packet(reader, bytes)?))
+}
+
+/// What is left of the message `bytes`.
+fn read_packet<'a>(reader: Reader<'a>, bytes: &[u8]) -> Result<&'a [u8], MessageError> {
     let packet = reader.rest();
-    if packet.len() > MAX_VOICE_BYTES { Err(MessageError::TooLong(bytes.len())) } else { Ok((number, packet)) }
+    if packet.len() > MAX_VOICE_BYTES { Err(MessageError::TooLong(bytes.len())) } else { Ok(packet) }
 }
 
 /// What others hear: who speaks, the number of the packet, where the mouth is, and the packet.

@@ -21,6 +21,9 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use super::SwarmError;
 use crate::Carrier;
 
+/// What the crowd's clients call themselves, for the server's log.
+pub(super) const CLIENT_NAME: &str = concat!("nearlight swarm ", env!("CARGO_PKG_VERSION"));
+
 /// How long a server may take to answer during the handshake. A server that admits many at once takes longer than one member needs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
@@ -210,10 +213,7 @@ async fn open_webtransport(
 }
 
 fn hello(proof: TokenProof) -> ClientMessage {
-    ClientMessage::Hello(Hello::without_media(
-        concat!("nearlight swarm ", env!("CARGO_PKG_VERSION")).into(),
-        Some(proof),
-    ))
+    ClientMessage::Hello(Hello::without_media(CLIENT_NAME.into(), Some(proof)))
 }
 
 async fn in_time<T>(answer: impl Future<Output = T>) -> Result<T, SwarmError> {

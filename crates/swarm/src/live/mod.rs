@@ -111,6 +111,16 @@ impl Shared {
         lock(&self.rooms[room])
     }
 
+    /// Waits until the member with this number joins. False: the crowd comes to rest before.
+    async fn wait_for_turn(&self, number: usize, began: Time) -> bool {
+        let Options { profile, members, .. } = &self.options;
+        let mut phase = self.phase.clone();
+        tokio::select! {
+            () = self.clock.sleep_until(began + profile.joins_at(number, *members)) => true,
+            _ = phase.wait_for(|phase| *phase != Phase::Active) => false,
+        }
+    }
+
     fn so_far(&self) -> Tally {
         let mut tally = Tally::default();
         (0..self.rooms.len()).for_each(|room| tally.merge(self.room(room).so_far()));
@@ -273,11 +283,8 @@ async fn member(shared: Arc<Shared>, number: usize, began: Time) {
         seed: *seed,
         key: (links.len() > 1).then(key),
     };
-    let mut phase = shared.phase.clone();
-    let turn = shared.clock.sleep_until(began + profile.joins_at(number, *members));
-    tokio::select! {
-        () = turn => {}
-        _ = phase.wait_for(|phase| *phase != Phase::Active) => return,
+    if !shared.wait_for_turn(number, began).await {
+        return;
     }
     let joins_at = shared.clock.now();
     let ended = match enter(&shared, &links[number % links.len()], &setup, own).await {

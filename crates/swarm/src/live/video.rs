@@ -11,9 +11,10 @@ use nearlight_viewer::{ViewOptions, ViewerError};
 use nearlight_wire::Pose;
 use tokio::sync::{mpsc, watch};
 
+use super::connection::CLIENT_NAME;
 use super::{Phase, Shared, lock};
 use crate::summary::{Quantiles, Video};
-use crate::tally::Delays;
+use crate::tally::{Delays, micros};
 
 /// Neither a display nor a picture is there: what a frame holds is not looked at.
 const GREY: Size = Size { width: 16, height: 16 };
@@ -71,21 +72,15 @@ impl VideoTally {
     }
 }
 
-fn micros(span: Span) -> u64 {
-    span.as_micros().max(0).unsigned_abs()
-}
-
 /// The client of the member with this number, from the member's turn to join until the crowd comes to rest.
 pub(super) async fn watch(shared: Arc<Shared>, number: usize, began: Time) {
-    let options = &shared.options;
-    let mut phase = shared.phase.clone();
-    tokio::select! {
-        () = shared.clock.sleep_until(began + options.profile.joins_at(number, options.members)) => {}
-        _ = phase.wait_for(|phase| *phase != Phase::Active) => return,
+    if !shared.wait_for_turn(number, began).await {
+        return;
     }
+    let options = &shared.options;
     let (handles, ports) = channels();
     let decoders = Decoders::new(|_| Ok(Box::new(NoDecoder(Picture::new(GREY)))));
-    let name = concat!("nearlight swarm ", env!("CARGO_PKG_VERSION")).to_owned();
+    let name = CLIENT_NAME.to_owned();
     let link = options.links[number % options.links.len()].clone();
     let screen = Arc::new(Counter { seen: Mutex::default(), happenings: handles.happenings });
     let player = Player {
@@ -101,7 +96,7 @@ pub(super) async fn watch(shared: Arc<Shared>, number: usize, began: Time) {
     let connects_at = shared.clock.now();
     let looking =
         tokio::spawn(look_around(shared.clock, options.profile.pose_interval(), handles.start, handles.inputs));
-    let stop = handles.stop;
+    let (stop, mut phase) = (handles.stop, shared.phase.clone());
     let stopping = tokio::spawn(async move {
         let _ = phase.wait_for(|phase| *phase != Phase::Active).await;
         let _ = stop.send(true);
