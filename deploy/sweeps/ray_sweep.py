@@ -4,57 +4,57 @@
     python3 deploy/sweeps/ray_sweep.py plans/vrcc-stable.toml --shards 64 -- --seeds 100
     python3 deploy/sweeps/ray_sweep.py PLAN --shards 64 --address ray://head:10001 --file traces
 
-Everything after `--` is passed to `nearlight lab run`. The program and the plan are shipped to the nodes, with the files and folders that
+Everything after `--` is passed to `nearlight lab run`. The program and the plan are sent to the nodes, with the files and folders that
 --file names; nothing needs to be installed there but Ray, and no file system is shared. A task is one shard in one thread. When a node is
 lost, Ray starts its tasks again elsewhere. A finished shard is written here at once: after Ctrl-C, the same call continues with the rest.
 """
 
 import argparse
 import gzip
+import io
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 import ray
 
-# A task is retried on another node as often as this before the sweep fails.
+# A task is started again on another node as often as this before the sweep fails.
 RETRIES = 10
 
 
-# A node that goes away may lose its working directory before its tasks.
-@ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=[FileNotFoundError])
-def run_shard(plan, shard, options):
-    """One shard's results file, compressed. The working directory is what `ship` has put together."""
-    folder = tempfile.mkdtemp(prefix="nearlight-shard-")
-    try:
-        command = ["./nearlight", "lab", "run", plan, "--shard", shard, "--threads", "1", "--out", folder, *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+@ray.remote(num_cpus=1, max_retries=RETRIES)
+def run_shard(parcel, plan, shard, options):
+    """One shard's results file, compressed. `parcel` is what `pack` has put together.
+
+    It comes through Ray's object store and is unpacked for each shard. A working directory of Ray's `runtime_env` is removed when the node
+    goes away, under tasks that still run there and, where nodes share a machine, under those of the others.
+    """
+    with tempfile.TemporaryDirectory(prefix="nearlight-shard-") as folder:
+        inputs, results = pathlib.Path(folder, "inputs"), pathlib.Path(folder, "results")
+        with tarfile.open(fileobj=io.BytesIO(parcel)) as archive:
+            archive.extractall(inputs, filter="data")
+        command = ["./nearlight", "lab", "run", plan, "--shard", shard, "--threads", "1", "--out", results, *options]
+        done = subprocess.run(command, cwd=inputs, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             # A plan that is wrong is wrong on every node: the text is the result, so that Ray does not try again.
             return shard, None, done.stderr.strip()
-        return shard, gzip.compress(pathlib.Path(folder, "runs.jsonl").read_bytes()), ""
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        return shard, gzip.compress((results / "runs.jsonl").read_bytes()), ""
 
 
-def ship(program, plan, files):
-    """A folder with everything that a task reads."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="nearlight-sweep-"))
-    shutil.copy2(program, folder / "nearlight")
-    shutil.copy2(plan, folder / plan.name)
-    for file in files:
-        target = folder / file
-        if file.is_absolute() or ".." in file.parts:
-            sys.exit(f"`{file}` is not below the working directory: name it relative to here, as the plan does")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if file.is_dir():
-            shutil.copytree(file, target)
-        else:
-            shutil.copy2(file, target)
-    return folder
+def pack(program, plan, files):
+    """An archive with everything that a task reads."""
+    parcel = io.BytesIO()
+    with tarfile.open(fileobj=parcel, mode="w", dereference=True) as archive:
+        archive.add(program, "nearlight")
+        archive.add(plan, plan.name)
+        for file in files:
+            if file.is_absolute() or ".." in file.parts:
+                sys.exit(f"`{file}` is not below the working directory: name it relative to here, as the plan does")
+            archive.add(file)
+    return parcel.getvalue()
 
 
 def arguments():
@@ -91,15 +91,11 @@ def sweep(chosen):
     note.write_text(options)
     folders = {f"{index}/{chosen.shards}": kept / str(index) for index in range(1, chosen.shards + 1)}
     left = [shard for shard, folder in folders.items() if not (folder / "runs.jsonl").exists()]
-    shipped = ship(chosen.program, chosen.plan, chosen.file)
+    parcel = pack(chosen.program, chosen.plan, chosen.file)
     try:
-        ray.init(
-            address=chosen.address,
-            runtime_env={"working_dir": str(shipped)},
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
-        waiting = [run_shard.remote(chosen.plan.name, shard, chosen.options) for shard in left]
+        ray.init(address=chosen.address, log_to_driver=False, logging_level="ERROR")
+        parcel = ray.put(parcel)
+        waiting = [run_shard.remote(parcel, chosen.plan.name, shard, chosen.options) for shard in left]
         done = len(folders) - len(left)
         while waiting:
             finished, waiting = ray.wait(waiting)
@@ -115,7 +111,6 @@ def sweep(chosen):
                 print(f"{done} of {len(folders)} shards", file=sys.stderr, flush=True)
     finally:
         ray.shutdown()
-        shutil.rmtree(shipped, ignore_errors=True)
     merge = [str(chosen.program), "lab", "merge", "--out", str(out), *map(str, folders.values())]
     return subprocess.run(merge, check=False).returncode
 
