@@ -1,10 +1,11 @@
-// A member's WebTransport session with its room, off the window's thread (local/line.ts).
+// A member's connection to its room, off the window's thread (local/line.ts).
 
 import { Blocked } from "./carrier.ts";
-import { withLength } from "./control.ts";
+import { textOf, withLength } from "./control.ts";
 import { MAX_ROOM_MESSAGE_BYTES } from "./generated/core.ts";
 import { ROOMS_PATH } from "./generated/wire.ts";
-import type { FromLineWorker, Lane, ToLineWorker } from "./messages.ts";
+import type { FromLineWorker, Lane, LineDial, ToLineWorker } from "./messages.ts";
+import { openWebSocket } from "./websocket.ts";
 import { openWebTransport } from "./webtransport.ts";
 
 /** Datagrams that wait for the browser to take them; what is beyond is lost. Guess: what a busy page says in one go, having heard its user for
@@ -12,8 +13,17 @@ import { openWebTransport } from "./webtransport.ts";
 const MOST_DATAGRAMS = 64;
 /** Messages that wait for the stream; what is beyond is lost, and said again later. */
 const MOST_MESSAGES = 64;
+/** A WebSocket that holds this many bytes back is given nothing that may be lost: it would arrive too late. */
+const MOST_UNSENT_BYTES = 4_096;
 /** How a text begins on the stream; no version of a room's messages does. */
 const TEXT = "{".charCodeAt(0);
+/** The first byte of a message with somebody's voice (docs/wire.md). */
+const VOICE = 0x18;
+/** A room takes a member for gone that says nothing for 5 s, and a member at rest says something every second. While the window's thread is busy,
+ *  with a picture that takes long or with a world that it loads, its last message is said again in its place. It may be busy for half a minute:
+ *  who sees no picture for longer has left. */
+const QUIET_MS = 1_500;
+const BUSY_MS = 30_000;
 
 const scope = self as unknown as {
   onmessage: ((event: MessageEvent<ToLineWorker>) => void) | null;
@@ -21,7 +31,46 @@ const scope = self as unknown as {
   close(): void;
 };
 
-class Session {
+/** A connection that is open. */
+interface Session {
+  text(bytes: Uint8Array): void;
+  send(bytes: Uint8Array, lane: Lane): void;
+  close(): void;
+}
+
+class WebSocketSession implements Session {
+  readonly #socket: WebSocket;
+
+  constructor({ socket, challenge }: Awaited<ReturnType<typeof openWebSocket>>) {
+    this.#socket = socket;
+    scope.postMessage({ type: "open", challenge });
+    socket.onclose = () => onEnded("the server closed the connection");
+    socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
+      if (typeof data === "string") scope.postMessage({ type: "text", text: data });
+      else scope.postMessage({ type: "message", bytes: new Uint8Array(data) });
+    };
+    if (socket.readyState !== WebSocket.OPEN) onEnded("the server closed the connection");
+  }
+
+  text(bytes: Uint8Array): void {
+    this.#send(textOf(bytes));
+  }
+
+  send(bytes: Uint8Array, lane: Lane): void {
+    if (lane === "stream" || this.#socket.bufferedAmount <= MOST_UNSENT_BYTES) this.#send(bytes as Uint8Array<ArrayBuffer>);
+  }
+
+  close(): void {
+    this.#socket.onclose = null;
+    this.#socket.close();
+  }
+
+  #send(data: string | Uint8Array<ArrayBuffer>): void {
+    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(data);
+  }
+}
+
+class WebTransportSession implements Session {
   readonly #transport: WebTransport;
   readonly #stream: WritableStreamDefaultWriter<Uint8Array>;
   readonly #datagrams: WritableStreamDefaultWriter<Uint8Array>;
@@ -36,14 +85,17 @@ class Session {
     void this.#run(stream.readable as ReadableStream<Uint8Array>);
   }
 
-  onMessage(message: Exclude<ToLineWorker, { type: "open" }>): void {
-    if (message.type === "text") this.#write("stream", message.bytes, MOST_MESSAGES);
-    else if (message.type === "close") {
-      this.#transport.close();
-      scope.close();
-    } else if (message.lane === "datagram" && message.bytes.length <= this.#transport.datagrams.maxDatagramSize) {
-      this.#write("datagram", message.bytes, MOST_DATAGRAMS);
-    } else this.#write("stream", withLength(message.bytes), MOST_MESSAGES);
+  text(bytes: Uint8Array): void {
+    this.#write("stream", bytes, MOST_MESSAGES);
+  }
+
+  send(bytes: Uint8Array, lane: Lane): void {
+    if (lane === "datagram" && bytes.length <= this.#transport.datagrams.maxDatagramSize) this.#write("datagram", bytes, MOST_DATAGRAMS);
+    else this.#write("stream", withLength(bytes), MOST_MESSAGES);
+  }
+
+  close(): void {
+    this.#transport.close();
   }
 
   #write(lane: Lane, bytes: Uint8Array, most: number): void {
@@ -59,8 +111,7 @@ class Session {
   async #run(stream: ReadableStream<Uint8Array>): Promise<void> {
     const closed = this.#transport.closed.then(({ reason }) => reason || "the server closed the connection");
     const why = await Promise.race([this.#readDatagrams(), readStream(stream), closed]).catch(() => "the connection broke");
-    scope.postMessage({ type: "ended", why });
-    scope.close();
+    onEnded(why);
   }
 
   async #readDatagrams(): Promise<string> {
@@ -101,16 +152,49 @@ function joined(one: Uint8Array, other: Uint8Array): Uint8Array<ArrayBuffer> {
 }
 
 let session: Session | null = null;
+/** What the window last said of its user, and when. */
+let newest: { bytes: Uint8Array; at: number } | null = null;
+let sentAt = 0;
 
-async function open({ origin, certificate, limitMs }: Extract<ToLineWorker, { type: "open" }>): Promise<void> {
+async function open({ transport, origin, certificate, limitMs }: LineDial): Promise<void> {
+  const limit = AbortSignal.timeout(limitMs);
   try {
-    session = new Session(await openWebTransport(origin, ROOMS_PATH, certificate, AbortSignal.timeout(limitMs)));
+    session =
+      transport === "websocket"
+        ? new WebSocketSession(await openWebSocket(origin, ROOMS_PATH, limit))
+        : new WebTransportSession(await openWebTransport(origin, ROOMS_PATH, certificate, limit));
+    setInterval(sayAgain, QUIET_MS / 3);
   } catch (error) {
     scope.postMessage({ type: "failed", why: error instanceof Error ? error.message : String(error), blocked: error instanceof Blocked });
   }
 }
 
+function onEnded(why: string): void {
+  scope.postMessage({ type: "ended", why });
+  scope.close();
+}
+
+function onSend(bytes: Uint8Array, lane: Lane): void {
+  const now = performance.now();
+  // What may be lost may also come twice.
+  if (lane === "datagram" && bytes[0] !== VOICE) newest = { bytes, at: now };
+  sentAt = now;
+  session?.send(bytes, lane);
+}
+
+function sayAgain(): void {
+  const now = performance.now();
+  if (!newest || now - sentAt < QUIET_MS || now - newest.at > BUSY_MS) return;
+  sentAt = now;
+  session?.send(newest.bytes, "datagram");
+}
+
 scope.onmessage = ({ data }) => {
   if (data.type === "open") void open(data);
-  else session?.onMessage(data);
+  else if (data.type === "text") session?.text(data.bytes);
+  else if (data.type === "send") onSend(data.bytes, data.lane);
+  else {
+    session?.close();
+    scope.close();
+  }
 };

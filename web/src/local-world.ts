@@ -17,6 +17,8 @@ const LOAD_MS = 30_000;
 const KNOWN_MS = 6_000;
 /** A page whose world does not come, or that cannot join, tries so often, with pauses of about 6 s in all; meanwhile it shows the server's pictures. */
 const FIRST_ATTEMPTS = 5;
+/** Who is there is shown anew so much after somebody has come or gone: hundreds may come in a second. */
+const PEOPLE_MS = 100;
 /** How often the frame rate is reported. */
 const REPORT_MS = 500;
 
@@ -59,6 +61,7 @@ export class LocalWorld {
   #cursor = "";
   #shown: "never" | "before" | "now" = "never";
   #closed = false;
+  #peopleTimer: ReturnType<typeof setTimeout> | undefined;
   /** Spectators do nothing in the room. */
   #acts = false;
 
@@ -133,6 +136,7 @@ export class LocalWorld {
 
   close(): void {
     this.#closed = true;
+    clearTimeout(this.#peopleTimer);
     this.#room?.membership.close();
     this.#room = null;
     this.#scene.close();
@@ -200,7 +204,14 @@ export class LocalWorld {
   }
 
   #onNews(news: RoomNews): void {
-    if (!this.#room || (news.type !== "synchronised" && news.type !== "members")) return;
+    if (news.type === "synchronised") this.#showPeople();
+    else if (news.type === "members") this.#peopleTimer ??= setTimeout(() => this.#showPeople(), PEOPLE_MS);
+  }
+
+  #showPeople(): void {
+    clearTimeout(this.#peopleTimer);
+    this.#peopleTimer = undefined;
+    if (!this.#room) return;
     const { you, members } = this.#room.membership;
     this.#acts = members.some(({ id, role }) => id === you && role !== "spectator");
     this.#scene.setPeople(members, you);

@@ -174,9 +174,18 @@ export type FromVoiceWorker =
 /** `datagram`: the next message outdates it, so that it may be lost. */
 export type Lane = "datagram" | "stream";
 
-/** To the worker with a member's WebTransport session. */
+/** How a member's connection is opened. */
+export interface LineDial {
+  transport: "webtransport" | "websocket";
+  origin: string;
+  /** The only one that is accepted over WebTransport; none where an authority vouches for it. */
+  certificate: string | null;
+  limitMs: number;
+}
+
+/** To the worker with a member's connection. */
 export type ToLineWorker =
-  | { type: "open"; origin: string; certificate: string | null; limitMs: number }
+  | ({ type: "open" } & LineDial)
   /** As on a control stream, with its length. */
   | { type: "text"; bytes: Uint8Array }
   | { type: "send"; bytes: Uint8Array; lane: Lane }

@@ -5,6 +5,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import { SMALL, emulateHeadset, eyes, live, openBrowser, openPage, screenshot, shown, startServer, until, untilSays } from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-page-tests";
@@ -324,10 +325,16 @@ test("a page that loses its room joins it again by itself, and shows its own pic
   const back = () => window.seen.said.includes("You are in the room main again.") && window.nearlight.state === "live";
   const isIn = () => window.nearlight.room.people.map(({ name }) => name).join() === "Ada";
 
-  // A room takes 5 s of silence for a member that is gone.
+  // A room takes 5 s of silence for a member that is gone. A busy page is not silent, and a frozen one is: a browser does that to a tab in the background.
   await page.evaluate(() => {
     for (const end = performance.now() + 7_000; performance.now() < end; );
   });
+  await delay(1_000);
+  assert.deepEqual([await page.evaluate(() => window.seen.said), await page.evaluate(isIn)], [[], true], "a busy page stays in the room");
+  const devtools = await pages.newCDPSession(page);
+  await devtools.send("Page.setWebLifecycleState", { state: "frozen" });
+  await delay(7_000);
+  await devtools.send("Page.setWebLifecycleState", { state: "active" });
   await until(page, back, "it is in the room again after a silence");
   await until(page, isIn, "nobody else is there");
   const { states, said } = await page.evaluate(() => window.seen);

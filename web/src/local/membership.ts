@@ -182,7 +182,7 @@ export class Membership implements LineOut {
 
   /** Ten milliseconds of the user's voice: the packet's number, and Opus. */
   say(packet: Uint8Array): void {
-    if (this.#ended || this.#line.isClogged) return;
+    if (this.#ended) return;
     this.#saidAt = now();
     this.#line.send(new Uint8Array([VOICE, ...packet]), "datagram");
   }

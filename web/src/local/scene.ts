@@ -1,13 +1,13 @@
 // Renders the world of the server's glTF file with three.js: surroundings, objects, and the bodies of others.
 
 import {
-  Box3, CanvasTexture, Color, DirectionalLight, FogExp2, Group, HemisphereLight, type Material, Mesh, MeshStandardMaterial, type Object3D,
-  PerspectiveCamera, Quaternion, Raycaster, Scene, SphereGeometry, Sprite, SpriteMaterial, SRGBColorSpace, TextureLoader, Vector2, Vector3,
-  WebGLRenderer,
+  Box3, Color, DirectionalLight, FogExp2, HemisphereLight, type Material, Mesh, MeshStandardMaterial, type Object3D, PerspectiveCamera,
+  Quaternion, Raycaster, Scene, SRGBColorSpace, TextureLoader, Vector2, Vector3, WebGLRenderer,
 } from "three";
 import { type GLTF, GLTFLoader } from "three/examples/jsm/loaders/GLTFLoader.js";
 import type { RoomPerson } from "../generated/core.ts";
 import type { Pose, Vec3 } from "../math.ts";
+import { ballGeometry, colourOf, Crowd, FOLLOW, follow, HAND_SIZE } from "./crowd.ts";
 import type { Target, User } from "./interaction.ts";
 import type { Body, RoomObject } from "./membership.ts";
 
@@ -16,10 +16,6 @@ const VIEW_HEIGHT_DEGREES = 65;
 /** Metres from the eyes to what is drawn. */
 const NEAR = 0.05;
 const FAR = 900;
-/** What others move follows their updates with this rate, in 1/s; the server's own world does it with the same. */
-const FOLLOW = 18;
-/** Metres beyond which something is put in its place at once. */
-const JUMP = 3;
 /** Objects farther away, in metres, cannot be reached. */
 const REACH = 14;
 /** Margin around objects when pointing at them, in metres, and how much those that a hand points at shine: the server's. */
@@ -28,9 +24,6 @@ const POINTED_GLOW = 0.28;
 /** three.js divides light by π; the server compresses strong light, which is about this share of the sun's. */
 const DOME = Math.PI;
 const SUN = 0.55 * Math.PI;
-/** Metres of a name above the head, and its height. */
-const NAME_ABOVE = 0.32;
-const NAME_HEIGHT = 0.14;
 
 /** How the server lights what moves: linear light, and the air's display colour. */
 interface Light {
@@ -38,14 +31,6 @@ interface Light {
   sky: Vec3;
   ground: Vec3;
   fog: { colour: Vec3; density: number };
-}
-
-interface Avatar {
-  group: Group;
-  head: Group;
-  bust: Mesh;
-  hands: Mesh[];
-  name: Sprite;
 }
 
 /** What one picture shows. */
@@ -70,12 +55,12 @@ export class LocalScene {
   /** The user's own hands, which only a headset has. */
   #hands: Mesh[] = [];
   readonly #objects = new Map<number, Object3D>();
-  readonly #avatars = new Map<number, Avatar>();
+  readonly #crowd = new Crowd();
   readonly #raycaster = new Raycaster();
 
   private constructor(canvas: HTMLCanvasElement, world: GLTF) {
     this.#renderer = new WebGLRenderer({ canvas, antialias: true });
-    this.#scene.add(world.scene);
+    this.#scene.add(world.scene, this.#crowd.group);
     const light = world.scene.userData as Partial<Light>;
     this.#light(light);
     world.scene.traverse((node) => {
@@ -138,19 +123,21 @@ export class LocalScene {
       const known = new Set(objects.map(({ object }) => object));
       for (const [object, node] of this.#objects) node.visible &&= known.has(object);
     }
-    for (const body of bodies) this.#pose(body, share);
     for (const [index, hand] of this.#hands.entries()) {
       const aim = user.controllers[index]?.aim;
       hand.visible = aim !== undefined;
       if (aim) follow(hand, aim, 1);
     }
     if (this.#renderer.xr.isPresenting) {
+      this.#crowd.place(bodies, seconds, user.head.position, null);
       this.#renderer.render(this.#scene, this.#eyes);
       return;
     }
     this.#fit();
     this.#camera.position.set(...user.head.position);
     this.#camera.quaternion.set(...user.head.orientation);
+    this.#camera.updateMatrixWorld();
+    this.#crowd.place(bodies, seconds, user.head.position, this.#camera);
     this.#renderer.render(this.#scene, this.#camera);
   }
 
@@ -183,20 +170,13 @@ export class LocalScene {
       this.#hands = handsOf(colourOf(own));
       this.#scene.add(...this.#hands);
     }
-    const known = new Map(people.filter((person) => person !== own).map((person) => [person.id, person]));
-    for (const [member, avatar] of this.#avatars) {
-      if (known.has(member)) continue;
-      this.#scene.remove(avatar.group);
-      this.#avatars.delete(member);
-    }
-    for (const [member, person] of known) {
-      if (!this.#avatars.has(member)) this.#avatars.set(member, avatarOf(person));
-    }
+    this.#crowd.setPeople(people.filter((person) => person !== own));
   }
 
   close(): void {
     const free = (): void => {
       this.#renderer.setAnimationLoop(null);
+      this.#crowd.dispose();
       this.#renderer.dispose();
     };
     const session = this.#renderer.xr.getSession();
@@ -225,22 +205,6 @@ export class LocalScene {
     return close ? ray.origin.distanceTo(node.position) : Number.POSITIVE_INFINITY;
   }
 
-  #pose({ member, head, hands }: Body, share: number): void {
-    const avatar = this.#avatars.get(member);
-    if (!avatar) return;
-    const isNew = avatar.group.parent === null;
-    if (isNew) this.#scene.add(avatar.group);
-    follow(avatar.head, head, isNew ? 1 : share);
-    const { position } = avatar.head;
-    avatar.bust.position.set(position.x, position.y - 0.42, position.z);
-    avatar.name.position.set(position.x, position.y + NAME_ABOVE, position.z);
-    for (const [index, mesh] of avatar.hands.entries()) {
-      const hand = hands[index];
-      mesh.visible = hand !== undefined;
-      if (hand) follow(mesh, hand, share);
-    }
-  }
-
   #light({ sun, sky, ground, fog }: Partial<Light>): void {
     if (!sun || !sky || !ground || !fog) return;
     const direct = new DirectionalLight(new Color(...sun.light), SUN);
@@ -262,69 +226,17 @@ function fixMaterial(material: Material & { fog?: boolean }): void {
   }
 }
 
-function follow(node: Object3D, { position, orientation }: Pose, share: number): void {
-  const [x, y, z] = position;
-  const far = Math.hypot(node.position.x - x, node.position.y - y, node.position.z - z) > JUMP;
-  const part = far ? 1 : share;
-  node.position.set(node.position.x + (x - node.position.x) * part, node.position.y + (y - node.position.y) * part, node.position.z + (z - node.position.z) * part);
-  const target = node.quaternion.clone().set(...orientation);
-  node.quaternion.slerp(target, part);
-}
-
 /** How much of its colour an object gives off by itself. */
 function shine(node: Object3D, glow: number): void {
   if (!(node instanceof Mesh && node.material instanceof MeshStandardMaterial)) return;
   node.material.emissive.copy(node.material.color).multiplyScalar(glow);
 }
 
-function colourOf({ colour: [red, green, blue] }: RoomPerson): Color {
-  return new Color().setRGB(red / 255, green / 255, blue / 255, SRGBColorSpace);
-}
-
-const BALL = new SphereGeometry(1, 24, 16);
-
-function part(colour: Color, size: Vec3, at: Vec3 = [0, 0, 0]): Mesh {
-  const mesh = new Mesh(BALL, new MeshStandardMaterial({ color: colour, roughness: 0.7 }));
-  mesh.scale.set(...size);
-  mesh.position.set(...at);
-  return mesh;
-}
-
 function handsOf(colour: Color): Mesh[] {
-  return [0, 1].map(() => part(colour, [0.042, 0.032, 0.075]));
-}
-
-/** A head with a visor, a bust and hands, in the member's colour, under its name. */
-function avatarOf(person: RoomPerson): Avatar {
-  const { name, colour: [red, green, blue] } = person;
-  const tint = colourOf(person);
-  const [group, head] = [new Group(), new Group()];
-  head.add(part(tint, [0.115, 0.145, 0.13]), part(new Color(0x1a1c29), [0.095, 0.055, 0.075], [0, 0.015, -0.075]));
-  const bust = part(tint.clone().multiplyScalar(0.8), [0.2, 0.28, 0.13]);
-  const hands = handsOf(tint);
-  const label = nameOf(name, `rgb(${red} ${green} ${blue})`);
-  group.add(head, bust, label, ...hands);
-  return { group, head, bust, hands, name: label };
-}
-
-function nameOf(name: string, colour: string): Sprite {
-  const canvas = document.createElement("canvas");
-  const context = canvas.getContext("2d");
-  const font = "600 44px system-ui, sans-serif";
-  if (context) context.font = font;
-  const width = Math.ceil(context?.measureText(name).width ?? 100) + 48;
-  [canvas.width, canvas.height] = [width, 72];
-  if (context) {
-    context.fillStyle = "rgb(9 13 22 / 0.78)";
-    context.beginPath();
-    context.roundRect(0, 0, width, 72, 36);
-    context.fill();
-    [context.font, context.fillStyle, context.textBaseline] = [font, colour, "middle"];
-    context.fillText(name, 24, 38);
-  }
-  const texture = new CanvasTexture(canvas);
-  texture.colorSpace = SRGBColorSpace;
-  const sprite = new Sprite(new SpriteMaterial({ map: texture, fog: false }));
-  sprite.scale.set((NAME_HEIGHT * width) / 72, NAME_HEIGHT, 1);
-  return sprite;
+  const [geometry, material] = [ballGeometry(), new MeshStandardMaterial({ color: colour, roughness: 0.7 })];
+  return [0, 1].map(() => {
+    const hand = new Mesh(geometry, material);
+    hand.scale.set(...HAND_SIZE);
+    return hand;
+  });
 }

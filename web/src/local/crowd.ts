@@ -1,0 +1,256 @@
+// The bodies of the others in the room. There may be hundreds: two calls draw them all, few triangles those far away, and who is near has a name.
+
+import {
+  type Camera, CanvasTexture, Color, DynamicDrawUsage, Frustum, Group, InstancedMesh, Matrix4, MeshStandardMaterial, Object3D, Sphere,
+  SphereGeometry, Sprite, SpriteMaterial, SRGBColorSpace, Vector3,
+} from "three";
+import type { RoomPerson } from "../generated/core.ts";
+import type { Vec3 } from "../math.ts";
+import type { Body } from "./membership.ts";
+
+/** What others move follows their updates with this rate, in 1/s; the server's own world does it with the same. */
+export const FOLLOW = 18;
+/** Metres beyond which something is put in its place at once. */
+const JUMP = 3;
+/** Metres beyond which a body is drawn with few triangles: a head is 2 degrees wide there. */
+const FAR_AWAY = 6;
+/** How many names are drawn, of those nearest, and how often it is found out who that is, in seconds: each is a texture of its own. Guess: more
+ *  cannot be read. */
+const MOST_NAMES = 24;
+const NAMES_EVERY = 0.25;
+/** Metres of a name above the head, and its height. */
+const NAME_ABOVE = 0.32;
+const NAME_HEIGHT = 0.14;
+/** Instances before more are needed: six bodies. */
+const FIRST_CAPACITY = 32;
+/** A ball around all of a body but far-reaching hands, in metres, and its centre below the head. */
+const BODY_RADIUS = 1;
+const BODY_BELOW = 0.3;
+
+const SKULL = ball([0.115, 0.145, 0.13]);
+const VISOR = ball([0.095, 0.055, 0.075], [0, 0.015, -0.075]);
+const BUST = ball([0.2, 0.28, 0.13]);
+export const HAND_SIZE: Vec3 = [0.042, 0.032, 0.075];
+const HAND = ball(HAND_SIZE);
+const BUST_BELOW = 0.42;
+const VISOR_COLOUR = new Color(0x1a1c29);
+const BUST_SHADE = 0.8;
+
+interface Avatar {
+  person: RoomPerson;
+  tint: Color;
+  bustTint: Color;
+  head: Object3D;
+  hands: Object3D[];
+  /** How many of the hands are there. */
+  handCount: number;
+  /** Its place is known. */
+  isPlaced: boolean;
+  name: Sprite | null;
+  distance: number;
+}
+
+export class Crowd {
+  /** What the scene draws. */
+  readonly group = new Group();
+  readonly #avatars = new Map<number, Avatar>();
+  readonly #near = new Balls(this.group, ballGeometry());
+  readonly #far = new Balls(this.group, new SphereGeometry(1, 8, 6));
+  #sinceNamed = Number.POSITIVE_INFINITY;
+
+  /** Who is there. They get their bodies when their places are known. */
+  setPeople(people: readonly RoomPerson[]): void {
+    const known = new Map(people.map((person) => [person.id, person]));
+    for (const [member, avatar] of this.#avatars) {
+      if (known.has(member)) continue;
+      this.#unname(avatar);
+      this.#avatars.delete(member);
+    }
+    for (const [member, person] of known) {
+      if (!this.#avatars.has(member)) this.#avatars.set(member, avatarOf(person));
+    }
+  }
+
+  /** Puts everybody where they are after so many seconds. `eyes`: who is beside its picture is not drawn; null where there are several. */
+  place(bodies: readonly Body[], seconds: number, from: Vec3, eyes: Camera | null): void {
+    const share = 1 - Math.exp(-FOLLOW * Math.min(seconds, 0.25));
+    for (const body of bodies) this.#pose(body, share);
+    const place = new Vector3(...from);
+    const seen = eyes && new Frustum().setFromProjectionMatrix(new Matrix4().multiplyMatrices(eyes.projectionMatrix, eyes.matrixWorldInverse));
+    for (const balls of [this.#near, this.#far]) balls.begin();
+    for (const avatar of this.#avatars.values()) {
+      if (!avatar.isPlaced) continue;
+      const { position } = avatar.head;
+      avatar.distance = position.distanceTo(place);
+      avatar.name?.position.set(position.x, position.y + NAME_ABOVE, position.z);
+      BOUNDS.center.set(position.x, position.y - BODY_BELOW, position.z);
+      if (!seen || seen.intersectsSphere(BOUNDS)) draw(avatar, avatar.distance > FAR_AWAY ? this.#far : this.#near);
+    }
+    for (const balls of [this.#near, this.#far]) balls.end();
+    this.#sinceNamed += seconds;
+    if (this.#sinceNamed >= NAMES_EVERY) this.#nameNearest();
+  }
+
+  dispose(): void {
+    for (const avatar of this.#avatars.values()) this.#unname(avatar);
+    for (const balls of [this.#near, this.#far]) balls.dispose();
+  }
+
+  #pose({ member, head, hands }: Body, share: number): void {
+    const avatar = this.#avatars.get(member);
+    if (!avatar) return;
+    follow(avatar.head, head, avatar.isPlaced ? share : 1);
+    for (const [index, hand] of hands.slice(0, avatar.hands.length).entries()) {
+      const shown = avatar.hands[index];
+      if (shown) follow(shown, hand, index < avatar.handCount ? share : 1);
+    }
+    avatar.handCount = Math.min(hands.length, avatar.hands.length);
+    if (!avatar.isPlaced) this.#sinceNamed = Number.POSITIVE_INFINITY;
+    avatar.isPlaced = true;
+  }
+
+  #nameNearest(): void {
+    this.#sinceNamed = 0;
+    const placed = [...this.#avatars.values()].filter(({ isPlaced }) => isPlaced).sort((one, other) => one.distance - other.distance);
+    for (const [index, avatar] of placed.entries()) {
+      if (index >= MOST_NAMES) this.#unname(avatar);
+      else if (!avatar.name) {
+        avatar.name = nameOf(avatar.person);
+        const { x, y, z } = avatar.head.position;
+        avatar.name.position.set(x, y + NAME_ABOVE, z);
+        this.group.add(avatar.name);
+      }
+    }
+  }
+
+  #unname(avatar: Avatar): void {
+    if (!avatar.name) return;
+    this.group.remove(avatar.name);
+    avatar.name.material.map?.dispose();
+    avatar.name.material.dispose();
+    avatar.name = null;
+  }
+}
+
+/** Balls of any size and colour, drawn by one call. */
+class Balls {
+  readonly #group: Group;
+  #mesh: InstancedMesh;
+  #used = 0;
+
+  constructor(group: Group, geometry: SphereGeometry) {
+    this.#group = group;
+    this.#mesh = this.#meshOf(geometry, new MeshStandardMaterial({ roughness: 0.7 }), FIRST_CAPACITY);
+  }
+
+  begin(): void {
+    this.#used = 0;
+  }
+
+  add(matrix: Matrix4, colour: Color): void {
+    if (this.#used === this.#mesh.instanceMatrix.count) this.#grow();
+    this.#mesh.setMatrixAt(this.#used, matrix);
+    this.#mesh.setColorAt(this.#used, colour);
+    this.#used += 1;
+  }
+
+  end(): void {
+    this.#mesh.count = this.#used;
+    this.#mesh.instanceMatrix.needsUpdate = true;
+    if (this.#mesh.instanceColor) this.#mesh.instanceColor.needsUpdate = true;
+  }
+
+  dispose(): void {
+    this.#mesh.dispose();
+    this.#mesh.geometry.dispose();
+    (this.#mesh.material as MeshStandardMaterial).dispose();
+  }
+
+  #meshOf(geometry: SphereGeometry, material: MeshStandardMaterial, capacity: number): InstancedMesh {
+    const mesh = new InstancedMesh(geometry, material, capacity);
+    mesh.instanceMatrix.setUsage(DynamicDrawUsage);
+    // Its bounds would be those of the first picture. It has colours from the beginning, so that its shader is compiled once.
+    mesh.frustumCulled = false;
+    mesh.setColorAt(0, VISOR_COLOUR);
+    mesh.count = 0;
+    this.#group.add(mesh);
+    return mesh;
+  }
+
+  #grow(): void {
+    const small = this.#mesh;
+    const large = this.#meshOf(small.geometry as SphereGeometry, small.material as MeshStandardMaterial, 2 * small.instanceMatrix.count);
+    large.instanceMatrix.array.set(small.instanceMatrix.array);
+    if (small.instanceColor) large.instanceColor?.array.set(small.instanceColor.array);
+    this.#group.remove(small);
+    small.dispose();
+    this.#mesh = large;
+  }
+}
+
+const BOUNDS = new Sphere(new Vector3(), BODY_RADIUS);
+const MATRIX = new Matrix4();
+
+/** A head with a visor, a bust and hands, in the member's colour. */
+function draw({ tint, bustTint, head, hands, handCount }: Avatar, balls: Balls): void {
+  head.updateMatrix();
+  balls.add(MATRIX.multiplyMatrices(head.matrix, SKULL), tint);
+  balls.add(MATRIX.multiplyMatrices(head.matrix, VISOR), VISOR_COLOUR);
+  const { x, y, z } = head.position;
+  balls.add(MATRIX.copy(BUST).setPosition(x, y - BUST_BELOW, z), bustTint);
+  for (const hand of hands.slice(0, handCount)) {
+    hand.updateMatrix();
+    balls.add(MATRIX.multiplyMatrices(hand.matrix, HAND), tint);
+  }
+}
+
+function avatarOf(person: RoomPerson): Avatar {
+  const tint = colourOf(person);
+  const hands = [new Object3D(), new Object3D()];
+  const bustTint = tint.clone().multiplyScalar(BUST_SHADE);
+  return { person, tint, bustTint, head: new Object3D(), hands, handCount: 0, isPlaced: false, name: null, distance: 0 };
+}
+
+function ball(size: Vec3, at: Vec3 = [0, 0, 0]): Matrix4 {
+  return new Matrix4().makeScale(...size).setPosition(...at);
+}
+
+export function ballGeometry(): SphereGeometry {
+  return new SphereGeometry(1, 24, 16);
+}
+
+export function colourOf({ colour: [red, green, blue] }: RoomPerson): Color {
+  return new Color().setRGB(red / 255, green / 255, blue / 255, SRGBColorSpace);
+}
+
+/** Moves by this share of the way to a pose. */
+export function follow(node: Object3D, { position: [x, y, z], orientation }: Body["head"], share: number): void {
+  const to = TO.set(x, y, z);
+  const part = node.position.distanceTo(to) > JUMP ? 1 : share;
+  node.position.lerp(to, part);
+  node.quaternion.slerp(node.quaternion.clone().set(...orientation), part);
+}
+
+const TO = new Vector3();
+
+function nameOf({ name, colour: [red, green, blue] }: RoomPerson): Sprite {
+  const canvas = document.createElement("canvas");
+  const context = canvas.getContext("2d");
+  const font = "600 44px system-ui, sans-serif";
+  if (context) context.font = font;
+  const width = Math.ceil(context?.measureText(name).width ?? 100) + 48;
+  [canvas.width, canvas.height] = [width, 72];
+  if (context) {
+    context.fillStyle = "rgb(9 13 22 / 0.78)";
+    context.beginPath();
+    context.roundRect(0, 0, width, 72, 36);
+    context.fill();
+    [context.font, context.fillStyle, context.textBaseline] = [font, `rgb(${red} ${green} ${blue})`, "middle"];
+    context.fillText(name, 24, 38);
+  }
+  const texture = new CanvasTexture(canvas);
+  texture.colorSpace = SRGBColorSpace;
+  const sprite = new Sprite(new SpriteMaterial({ map: texture, fog: false }));
+  sprite.scale.set((NAME_HEIGHT * width) / 72, NAME_HEIGHT, 1);
+  return sprite;
+}
