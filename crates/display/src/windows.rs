@@ -32,6 +32,9 @@ use crate::screen::{Screen, ScreenSize, size_for};
 const ARROW: u16 = 68;
 /// A hidden pointer is looked at again after so many milliseconds each: a program that captures it hides it first and grabs it then.
 const LOOKS_AGAIN: [u64; 3] = [50, 150, 400];
+/// Pixels around what floats, and their colour: seen on light and on dark.
+const BORDER: u16 = 1;
+const BORDER_COLOUR: u32 = 0x70_7070;
 /// Characters of a title that viewers get.
 pub(crate) const MAX_TITLE: usize = 120;
 
@@ -433,9 +436,17 @@ impl Windows {
     /// Gives a window its place, and tells it: where nothing changes, X would not.
     fn configure(&self, window: Window, place: Rectangle) -> Result<(), XError> {
         let Rectangle { x, y, width, height } = place;
+        let connection = &self.display.connection;
+        // It is around the place: pixels and pointer stay where they would be without it.
+        let border = if self.has_border(window, place) { BORDER } else { 0 };
+        let (x, y) = (x.saturating_sub_unsigned(border), y.saturating_sub_unsigned(border));
         let values =
             ConfigureWindowAux::new().x(i32::from(x)).y(i32::from(y)).width(u32::from(width)).height(u32::from(height));
-        self.display.connection.configure_window(window, &values.border_width(0))?;
+        connection.configure_window(window, &values.border_width(u32::from(border)))?;
+        if border > 0 {
+            let colour = ChangeWindowAttributesAux::new().border_pixel(BORDER_COLOUR);
+            connection.change_window_attributes(window, &colour)?;
+        }
         let notice = ConfigureNotifyEvent {
             response_type: xproto::CONFIGURE_NOTIFY_EVENT,
             sequence: 0,
@@ -446,11 +457,18 @@ impl Windows {
             y,
             width,
             height,
-            border_width: 0,
+            border_width: border,
             override_redirect: false,
         };
-        self.display.connection.send_event(false, window, EventMask::STRUCTURE_NOTIFY, notice)?;
+        connection.send_event(false, window, EventMask::STRUCTURE_NOTIFY, notice)?;
         Ok(())
+    }
+
+    /// What floats is told apart from what lies below it, which often has the same colour.
+    fn has_border(&self, window: Window, place: Rectangle) -> bool {
+        let floats = self.layout.facts(window).is_some_and(|facts| !facts.is_main());
+        let (width, height) = self.display.size;
+        floats && (place.width < width || place.height < height)
     }
 
     /// Tells a window what it is: one that fills the screen draws neither shadows nor round corners.
