@@ -1,6 +1,16 @@
-// The few lines of WebGL2 that the screen and the headset share.
+// The few lines of WebGL2 that several parts share.
 
 import type { Crop, MarkerPixels } from "./picture.ts";
+
+/** Whether a graphics card draws. Asks a context of its own: a canvas that has given one kind of context gives no other. */
+export function webGl2Support(): "accelerated" | "emulated" | "none" {
+  const gl = new OffscreenCanvas(1, 1).getContext("webgl2");
+  if (!gl) return "none";
+  const info = gl.getExtension("WEBGL_debug_renderer_info");
+  const renderer = String(gl.getParameter(info?.UNMASKED_RENDERER_WEBGL ?? gl.RENDERER));
+  gl.getExtension("WEBGL_lose_context")?.loseContext();
+  return /swiftshader|llvmpipe|softpipe|basic render|software/i.test(renderer) ? "emulated" : "accelerated";
+}
 
 export function program(gl: WebGL2RenderingContext, vertex: string, fragment: string): WebGLProgram {
   const linked = gl.createProgram();

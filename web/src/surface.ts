@@ -1,5 +1,6 @@
 // What pictures are shown on: an element of the page, whose other end the worker draws or writes into.
 
+import { webGl2Support } from "./gl.ts";
 import type { PainterChoice } from "./messages.ts";
 import { element } from "./page.ts";
 
@@ -39,14 +40,4 @@ function video(): WritableStream<VideoFrame> {
   if (document.readyState === "complete") attach();
   else addEventListener("load", attach, { once: true });
   return generator.writable;
-}
-
-/** Asks a context of its own: a canvas that has given one kind of context gives no other. */
-function webGl2Support(): "accelerated" | "emulated" | "none" {
-  const gl = new OffscreenCanvas(1, 1).getContext("webgl2");
-  if (!gl) return "none";
-  const info = gl.getExtension("WEBGL_debug_renderer_info");
-  const renderer = String(gl.getParameter(info?.UNMASKED_RENDERER_WEBGL ?? gl.RENDERER));
-  gl.getExtension("WEBGL_lose_context")?.loseContext();
-  return /swiftshader|llvmpipe|softpipe|basic render|software/i.test(renderer) ? "emulated" : "accelerated";
 }

@@ -12,6 +12,7 @@ async function load(name) {
 
 const { Volumes } = await load("volume.ts");
 const { Pauses } = await load("local/pauses.ts");
+const { Resolution } = await load("local/resolution.ts");
 
 const LOW = { volume: 0.3, muted: false };
 const MUTED = { volume: 1, muted: true };
@@ -54,4 +55,38 @@ test("pauses grow up to 8 s, and differ from page to page", () => {
     const pauses = new Pauses(() => draw);
     assert.deepEqual(Array.from({ length: 7 }, () => pauses.next()), [500, 1_000, 2_000, 4_000, 8_000, 8_000, 8_000].map((most) => most * share));
   }
+});
+
+/** Shares of each side over so many seconds on a machine that takes `fixed` milliseconds for a picture and `pixels` more for all of its pixels;
+ *  the display shows at most 60 a second. */
+function scales({ fixed, pixels }, seconds, resolution = new Resolution()) {
+  const seen = [resolution.scale];
+  for (let now = 0; now < seconds; ) {
+    const interval = Math.max(1 / 60, (fixed + pixels * resolution.scale ** 2) / 1_000);
+    resolution.onPicture(interval);
+    now += interval;
+    if (seen.at(-1) !== resolution.scale) seen.push(resolution.scale);
+  }
+  return seen.map((scale) => Number(scale.toFixed(2)));
+}
+
+test("a page renders as many pixels as come in time", () => {
+  assert.deepEqual(scales({ fixed: 2, pixels: 10 }, 60), [1], "a fast machine renders all");
+  assert.deepEqual(scales({ fixed: 5, pixels: 100 }, 60), [1, 0.71, 0.5], "30 a second with a quarter of the pixels");
+  assert.deepEqual(scales({ fixed: 5, pixels: 2_000 }, 60), [1, 0.71, 0.5, 0.35], "an eighth at the least");
+  assert.deepEqual(scales({ fixed: 300, pixels: 10 }, 60), [1, 0.71, 0.5, 0.35, 1], "pixels are not what is slow");
+});
+
+test("more pixels come back when the machine has time again, and are not tried where they would be too many", () => {
+  const resolution = new Resolution();
+  scales({ fixed: 5, pixels: 200 }, 10, resolution);
+  assert.deepEqual(scales({ fixed: 2, pixels: 10 }, 60, resolution).at(-1), 1);
+  assert.deepEqual(scales({ fixed: 0, pixels: 43 }, 600), [1, 0.71], "46 a second with half of them, 23 with all");
+});
+
+test("a page that was not seen, or had to compile a shader, is not slow", () => {
+  const resolution = new Resolution();
+  for (let hour = 0; hour < 20; hour += 1) resolution.onPicture(3_600);
+  resolution.onPicture(2.5);
+  assert.deepEqual(scales({ fixed: 1, pixels: 10 }, 10, resolution), [1]);
 });

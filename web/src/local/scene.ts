@@ -6,10 +6,12 @@ import {
 } from "three";
 import { type GLTF, GLTFLoader } from "three/examples/jsm/loaders/GLTFLoader.js";
 import type { RoomPerson } from "../generated/core.ts";
+import { webGl2Support } from "../gl.ts";
 import type { Pose, Vec3 } from "../math.ts";
 import { ballGeometry, colourOf, Crowd, FOLLOW, follow, HAND_SIZE } from "./crowd.ts";
 import type { Target, User } from "./interaction.ts";
 import type { Body, RoomObject } from "./membership.ts";
+import { Resolution } from "./resolution.ts";
 
 /** Height of the view in radians, as the server's pictures have it. */
 const VIEW_HEIGHT_DEGREES = 65;
@@ -56,10 +58,12 @@ export class LocalScene {
   #hands: Mesh[] = [];
   readonly #objects = new Map<number, Object3D>();
   readonly #crowd = new Crowd();
+  readonly #resolution = new Resolution();
   readonly #raycaster = new Raycaster();
 
   private constructor(canvas: HTMLCanvasElement, world: GLTF) {
-    this.#renderer = new WebGLRenderer({ canvas, antialias: true });
+    // Without a graphics card smooth edges take several times as long.
+    this.#renderer = new WebGLRenderer({ canvas, antialias: webGl2Support() === "accelerated" });
     this.#scene.add(world.scene, this.#crowd.group);
     const light = world.scene.userData as Partial<Light>;
     this.#light(light);
@@ -133,6 +137,7 @@ export class LocalScene {
       this.#renderer.render(this.#scene, this.#eyes);
       return;
     }
+    this.#resolution.onPicture(seconds);
     this.#fit();
     this.#camera.position.set(...user.head.position);
     this.#camera.quaternion.set(...user.head.orientation);
@@ -185,12 +190,13 @@ export class LocalScene {
     else free();
   }
 
-  /** The picture has its element's size. */
+  /** The picture has its element's size, and as many pixels as come in time. */
   #fit(): void {
     const { clientWidth: width, clientHeight: height } = this.#renderer.domElement;
     const size = this.#renderer.getSize(new Vector2());
-    if (size.x === width && size.y === height) return;
-    this.#renderer.setPixelRatio(Math.min(devicePixelRatio, 2));
+    const ratio = Math.min(devicePixelRatio, 2) * this.#resolution.scale;
+    if (size.x === width && size.y === height && this.#renderer.getPixelRatio() === ratio) return;
+    this.#renderer.setPixelRatio(ratio);
     this.#renderer.setSize(width, height, false);
     this.#camera.aspect = width / Math.max(height, 1);
     this.#camera.updateProjectionMatrix();
