@@ -176,7 +176,7 @@ test("a page that is rendered for and one that renders the world itself see each
   await until(local.page, rendersItself, "it renders again");
   await remote.context.close();
   await until(local.page, () => window.nearlight.room?.people.length === 1, "who leaves is gone");
-  assert.match(await local.page.locator("#toast").innerText(), /Visitor \d+ left/);
+  await untilSays(local.page, "toast", /Visitor \d+ left/);
   assert.deepEqual([...remote.errors, ...local.errors], []);
   await local.context.close();
 });
