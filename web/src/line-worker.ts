@@ -4,7 +4,7 @@ import { Blocked } from "./carrier.ts";
 import { textOf, withLength } from "./control.ts";
 import { MAX_ROOM_MESSAGE_BYTES } from "./generated/core.ts";
 import { ROOMS_PATH } from "./generated/wire.ts";
-import type { FromLineWorker, Lane, LineDial, ToLineWorker } from "./messages.ts";
+import type { FromLineWorker, Lane, LineDial, LineNews, ToLineWorker } from "./messages.ts";
 import { openWebSocket } from "./websocket.ts";
 import { openWebTransport } from "./webtransport.ts";
 
@@ -24,6 +24,11 @@ const VOICE = 0x18;
  *  who sees no picture for longer has left. */
 const QUIET_MS = 1_500;
 const BUSY_MS = 30_000;
+
+/** Messages that wait for a busy window, of which voices would be heard too late. Guess: two seconds of ten voices, and more than a room sends before
+ *  it gives up a member that takes nothing. */
+const MOST_UNTOLD_VOICES = 2_000;
+const MOST_UNTOLD = 20_000;
 
 const scope = self as unknown as {
   onmessage: ((event: MessageEvent<ToLineWorker>) => void) | null;
@@ -46,8 +51,8 @@ class WebSocketSession implements Session {
     scope.postMessage({ type: "open", challenge });
     socket.onclose = () => onEnded("the server closed the connection");
     socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
-      if (typeof data === "string") scope.postMessage({ type: "text", text: data });
-      else scope.postMessage({ type: "message", bytes: new Uint8Array(data) });
+      if (typeof data === "string") tell({ type: "text", text: data });
+      else tell({ type: "message", bytes: new Uint8Array(data) });
     };
     if (socket.readyState !== WebSocket.OPEN) onEnded("the server closed the connection");
   }
@@ -119,7 +124,7 @@ class WebTransportSession implements Session {
     for (;;) {
       const { value: bytes, done } = await reader.read();
       if (done) return "the server closed the connection";
-      scope.postMessage({ type: "message", bytes });
+      tell({ type: "message", bytes });
     }
   }
 }
@@ -138,8 +143,8 @@ async function readStream(stream: ReadableStream<Uint8Array>): Promise<string> {
       if (buffered.length < end) break;
       const bytes = buffered.slice(4, end);
       buffered = buffered.subarray(end);
-      if (bytes[0] === TEXT) scope.postMessage({ type: "text", text: new TextDecoder().decode(bytes) });
-      else scope.postMessage({ type: "message", bytes });
+      if (bytes[0] === TEXT) tell({ type: "text", text: new TextDecoder().decode(bytes) });
+      else tell({ type: "message", bytes });
     }
   }
 }
@@ -155,6 +160,28 @@ let session: Session | null = null;
 /** What the window last said of its user, and when. */
 let newest: { bytes: Uint8Array; at: number } | null = null;
 let sentAt = 0;
+/** What the window has not been told, because it is busy with what it was told before. */
+let untold: LineNews[] = [];
+let isTaken = true;
+
+function tell(news: LineNews): void {
+  const isVoice = news.type === "message" && news.bytes[0] === VOICE;
+  if (isVoice && untold.length >= MOST_UNTOLD_VOICES) return;
+  if (untold.length >= MOST_UNTOLD) {
+    session?.close();
+    return onEnded("this page is too busy for what the room sends");
+  }
+  untold.push(news);
+  if (isTaken) tellAll();
+}
+
+function tellAll(): void {
+  isTaken = untold.length === 0;
+  if (isTaken) return;
+  const news = untold;
+  untold = [];
+  scope.postMessage({ type: "came", news });
+}
 
 async function open({ transport, origin, certificate, limitMs }: LineDial): Promise<void> {
   const limit = AbortSignal.timeout(limitMs);
@@ -170,7 +197,8 @@ async function open({ transport, origin, certificate, limitMs }: LineDial): Prom
 }
 
 function onEnded(why: string): void {
-  scope.postMessage({ type: "ended", why });
+  untold.push({ type: "ended", why });
+  tellAll();
   scope.close();
 }
 
@@ -193,6 +221,7 @@ scope.onmessage = ({ data }) => {
   if (data.type === "open") void open(data);
   else if (data.type === "text") session?.text(data.bytes);
   else if (data.type === "send") onSend(data.bytes, data.lane);
+  else if (data.type === "taken") tellAll();
   else {
     session?.close();
     scope.close();

@@ -189,12 +189,18 @@ export type ToLineWorker =
   /** As on a control stream, with its length. */
   | { type: "text"; bytes: Uint8Array }
   | { type: "send"; bytes: Uint8Array; lane: Lane }
+  /** The window has taken what came. */
+  | { type: "taken" }
   | { type: "close" };
 
 export type FromLineWorker =
   | { type: "open"; challenge: Uint8Array }
   /** `blocked`: another transport may get through. */
   | { type: "failed"; why: string; blocked: boolean }
+  /** What has come since the window took something last. A browser that draws slowly lets a window handle few events between two pictures. */
+  | { type: "came"; news: LineNews[] };
+
+export type LineNews =
   | { type: "text"; text: string }
   /** A message of the room's. */
   | { type: "message"; bytes: Uint8Array<ArrayBuffer> }

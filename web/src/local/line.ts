@@ -2,7 +2,7 @@
 
 import { Blocked } from "../carrier.ts";
 import type { TransportName } from "../generated/core.ts";
-import type { FromLineWorker, Lane, LineDial, ToLineWorker, TransportChoice } from "../messages.ts";
+import type { FromLineWorker, Lane, LineDial, LineNews, ToLineWorker, TransportChoice } from "../messages.ts";
 import { certificateOf } from "../session-info.ts";
 
 /** How long the server may take to answer, and how long over WebTransport where a WebSocket may get through instead. */
@@ -87,7 +87,9 @@ class WorkerLine implements Line {
         if (data.type === "failed") fail(data.blocked ? new Blocked(data.why) : new Error(data.why));
         if (data.type !== "open") return;
         const line = new WorkerLine(worker, dial.transport, data.challenge);
-        worker.onmessage = ({ data }: MessageEvent<FromLineWorker>) => line.#onNews(data);
+        worker.onmessage = ({ data }: MessageEvent<FromLineWorker>) => {
+          if (data.type === "came") line.#onCame(data.news);
+        };
         resolve(line);
       };
     });
@@ -111,9 +113,12 @@ class WorkerLine implements Line {
     this.#worker.postMessage(message);
   }
 
-  #onNews(news: FromLineWorker): void {
-    if (news.type === "text") this.out?.onText(news.text);
-    else if (news.type === "message") this.out?.onMessage(news.bytes);
-    else if (news.type === "ended") this.out?.onEnded(news.why);
+  #onCame(came: readonly LineNews[]): void {
+    for (const news of came) {
+      if (news.type === "text") this.out?.onText(news.text);
+      else if (news.type === "message") this.out?.onMessage(news.bytes);
+      else this.out?.onEnded(news.why);
+    }
+    if (this.out) this.#post({ type: "taken" });
   }
 }
