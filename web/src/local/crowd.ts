@@ -12,12 +12,16 @@ import type { Body } from "./membership.ts";
 export const FOLLOW = 18;
 /** Metres beyond which something is put in its place at once. */
 const JUMP = 3;
-/** Metres beyond which a body is drawn with few triangles: a head is 2 degrees wide there. */
-const FAR_AWAY = 6;
-/** How many names are drawn, of those nearest, and how often it is found out who that is, in seconds: each is a texture of its own. Guess: more
- *  cannot be read. */
+/** How many bodies are drawn with many triangles, and how far away at most, in metres: a head is 2 degrees wide there. Guess: others are behind
+ *  these. */
+const MOST_DETAILED = 16;
+const DETAILED_WITHIN = 6;
+/** Metres beyond which no hands are drawn: they are a tenth of a degree wide there. */
+const HANDS_WITHIN = 40;
+/** How many names are drawn, of those nearest: each is a texture of its own. Guess: more cannot be read. */
 const MOST_NAMES = 24;
-const NAMES_EVERY = 0.25;
+/** How often it is found out who is nearest, in seconds. */
+const RANKED_EVERY = 0.25;
 /** Metres of a name above the head, and its height. */
 const NAME_ABOVE = 0.32;
 const NAME_HEIGHT = 0.14;
@@ -47,7 +51,10 @@ interface Avatar {
   /** Its place is known. */
   isPlaced: boolean;
   name: Sprite | null;
+  /** From the user. */
   distance: number;
+  /** It is one of the nearest. */
+  isDetailed: boolean;
 }
 
 export class Crowd {
@@ -56,7 +63,7 @@ export class Crowd {
   readonly #avatars = new Map<number, Avatar>();
   readonly #near = new Balls(this.group, ballGeometry());
   readonly #far = new Balls(this.group, new SphereGeometry(1, 8, 6));
-  #sinceNamed = Number.POSITIVE_INFINITY;
+  #sinceRanked = Number.POSITIVE_INFINITY;
 
   /** Who is there. They get their bodies when their places are known. */
   setPeople(people: readonly RoomPerson[]): void {
@@ -84,11 +91,11 @@ export class Crowd {
       avatar.distance = position.distanceTo(place);
       avatar.name?.position.set(position.x, position.y + NAME_ABOVE, position.z);
       BOUNDS.center.set(position.x, position.y - BODY_BELOW, position.z);
-      if (!seen || seen.intersectsSphere(BOUNDS)) draw(avatar, avatar.distance > FAR_AWAY ? this.#far : this.#near);
+      if (!seen || seen.intersectsSphere(BOUNDS)) draw(avatar, avatar.isDetailed ? this.#near : this.#far);
     }
     for (const balls of [this.#near, this.#far]) balls.end();
-    this.#sinceNamed += seconds;
-    if (this.#sinceNamed >= NAMES_EVERY) this.#nameNearest();
+    this.#sinceRanked += seconds;
+    if (this.#sinceRanked >= RANKED_EVERY) this.#rank();
   }
 
   dispose(): void {
@@ -105,14 +112,16 @@ export class Crowd {
       if (shown) follow(shown, hand, index < avatar.handCount ? share : 1);
     }
     avatar.handCount = Math.min(hands.length, avatar.hands.length);
-    if (!avatar.isPlaced) this.#sinceNamed = Number.POSITIVE_INFINITY;
+    if (!avatar.isPlaced) this.#sinceRanked = Number.POSITIVE_INFINITY;
     avatar.isPlaced = true;
   }
 
-  #nameNearest(): void {
-    this.#sinceNamed = 0;
+  /** The nearest get names and many triangles. */
+  #rank(): void {
+    this.#sinceRanked = 0;
     const placed = [...this.#avatars.values()].filter(({ isPlaced }) => isPlaced).sort((one, other) => one.distance - other.distance);
     for (const [index, avatar] of placed.entries()) {
+      avatar.isDetailed = index < MOST_DETAILED && avatar.distance < DETAILED_WITHIN;
       if (index >= MOST_NAMES) this.#unname(avatar);
       else if (!avatar.name) {
         avatar.name = nameOf(avatar.person);
@@ -192,13 +201,13 @@ const BOUNDS = new Sphere(new Vector3(), BODY_RADIUS);
 const MATRIX = new Matrix4();
 
 /** A head with a visor, a bust and hands, in the member's colour. */
-function draw({ tint, bustTint, head, hands, handCount }: Avatar, balls: Balls): void {
+function draw({ tint, bustTint, head, hands, handCount, distance }: Avatar, balls: Balls): void {
   head.updateMatrix();
   balls.add(MATRIX.multiplyMatrices(head.matrix, SKULL), tint);
   balls.add(MATRIX.multiplyMatrices(head.matrix, VISOR), VISOR_COLOUR);
   const { x, y, z } = head.position;
   balls.add(MATRIX.copy(BUST).setPosition(x, y - BUST_BELOW, z), bustTint);
-  for (const hand of hands.slice(0, handCount)) {
+  for (const hand of hands.slice(0, distance < HANDS_WITHIN ? handCount : 0)) {
     hand.updateMatrix();
     balls.add(MATRIX.multiplyMatrices(hand.matrix, HAND), tint);
   }
@@ -208,7 +217,7 @@ function avatarOf(person: RoomPerson): Avatar {
   const tint = colourOf(person);
   const hands = [new Object3D(), new Object3D()];
   const bustTint = tint.clone().multiplyScalar(BUST_SHADE);
-  return { person, tint, bustTint, head: new Object3D(), hands, handCount: 0, isPlaced: false, name: null, distance: 0 };
+  return { person, tint, bustTint, head: new Object3D(), hands, handCount: 0, isPlaced: false, name: null, distance: 0, isDetailed: false };
 }
 
 function ball(size: Vec3, at: Vec3 = [0, 0, 0]): Matrix4 {
