@@ -215,6 +215,7 @@ test("a gamepad is told of, and lets go where it is pulled out", async () => {
     const pad = (held) => ({
       connected: true,
       index: 0,
+      id: "Made-up pad",
       mapping: "standard",
       timestamp: 0,
       axes: [0, 0, 0, 0],
@@ -292,7 +293,7 @@ test("hooks answer", async () => {
   await page.evaluate(() => {
     window.rumbles = [];
     navigator.getGamepads = () => [{
-      connected: true, index: 2, mapping: "standard", timestamp: 0, axes: [], buttons: [],
+      connected: true, index: 2, id: "Made-up pad", mapping: "standard", timestamp: 0, axes: [], buttons: [],
       vibrationActuator: { playEffect: async (...effect) => void window.rumbles.push(effect) },
     }];
     window.fake.instance.say({ type: "haptics", haptics: { target: { gamepad: 2 }, milliseconds: 40, strong: 0.5, weak: 1 } });

@@ -81,15 +81,17 @@ test("whoever looks away lets go", async () => {
   await context.close();
 });
 
-test("a gamepad's buttons arrive, and its name", async () => {
+test("a gamepad's buttons arrive, and its name, but not those of a gamepad that a server has made for a program", async () => {
   const { context, page } = await openCard();
   await page.evaluate(() => {
     const button = (pressed) => ({ pressed, touched: pressed, value: Number(pressed) });
     const pad = { connected: true, index: 1, id: "Made-up pad", mapping: "standard", timestamp: 0, axes: [0, 0, 0, 0], buttons: Array.from({ length: 17 }, (_, index) => button(index === 9)) };
-    navigator.getGamepads = () => [null, pad];
+    const served = { ...pad, index: 0, id: "Microsoft X-Box 360 pad (Nearlight) (STANDARD GAMEPAD Vendor: 045e Product: 028e)" };
+    navigator.getGamepads = () => [served, pad];
     window.dispatchEvent(new Event("gamepadconnected"));
   });
   await untilHears(page, "gamepad 1 button 9 down", "gamepad 1 is Made-up pad");
+  assert.deepEqual((await heard(page)).filter((text) => text.startsWith("gamepad 0")), []);
   await context.close();
 });
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 #[cfg(target_os = "linux")]
-use nearlight_display::{Compositor, CpuShare, ProgramOptions, ProgramSource, Restart, Sandbox};
+use nearlight_display::{Compositor, CpuShare, GamepadMeans, ProgramOptions, ProgramSource, Restart, Sandbox};
 use nearlight_server::{PictureSize, ServeOptions};
 
 /// The subcommand, hidden from users, that the program runs under.
@@ -43,6 +43,10 @@ pub(crate) struct ProgramArguments {
     /// User that the program runs as, if the server is started by root [default: nobody]
     #[arg(long, value_name = "NAME")]
     program_user: Option<String>,
+    /// How the program gets the gamepads of whoever has the controls: uinput (up to four, which takes root and /dev/uinput), file (one, by
+    /// /dev/fuse), off, or auto: the first that is possible here
+    #[arg(long, default_value = "auto", value_name = "auto|uinput|file|off")]
+    program_gamepads: GamepadMeans,
     /// Let the program record the microphone of whoever has the controls, if ?microphone is in the address of that viewer's page: on or off
     #[arg(long, default_value = "off", value_parser = crate::parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     microphone: bool,
@@ -65,6 +69,7 @@ impl ProgramArguments {
             (self.program_sandbox != Sandbox::Strict, "--program-sandbox"),
             (self.program_network.is_some(), "--program-network"),
             (self.program_user.is_some(), "--program-user"),
+            (self.program_gamepads != GamepadMeans::Auto, "--program-gamepads"),
             (self.cpu_share.is_some(), "--cpu-share"),
             (self.microphone, "--microphone on"),
         ];
@@ -78,6 +83,12 @@ impl ProgramArguments {
         anyhow::ensure!(
             !self.microphone || (sound && self.display.is_none()),
             "--microphone on needs the sound server that programs get, which --sound off and --display leave out: leave out one of them"
+        );
+        let fenced = self.program_sandbox != Sandbox::Off && self.display.is_none();
+        anyhow::ensure!(
+            fenced || matches!(self.program_gamepads, GamepadMeans::Auto | GamepadMeans::Off),
+            "--program-gamepads needs a sandbox and a display of the program's own, which --program-sandbox off and --display leave out: \
+             leave out one of them"
         );
         Ok(())
     }
@@ -107,6 +118,7 @@ impl ProgramArguments {
             network: self.program_network.unwrap_or(self.program_sandbox != Sandbox::Strict),
             user: self.program_user.clone(),
             cpu_share: self.cpu_share,
+            gamepads: self.program_gamepads,
             sound,
             microphone: self.microphone,
         };

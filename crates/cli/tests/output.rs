@@ -176,6 +176,7 @@ fn options_of_a_program_that_is_not_there_are_refused() {
         ["--program-sandbox", "off"],
         ["--program-network", "on"],
         ["--program-user", "nobody"],
+        ["--program-gamepads", "off"],
         ["--cpu-share", "50%"],
         ["--microphone", "on"],
     ] {
@@ -189,6 +190,12 @@ fn options_of_a_program_that_is_not_there_are_refused() {
         command.args(["serve", "--port", "0", "--microphone", "on"]).args(others).args(["--", "true"]);
         let words = text(&command.output().expect("runs").stderr);
         assert!(words.contains("--microphone on needs the sound server"), "{others:?}: {words}");
+    }
+    for others in [["--program-sandbox", "off"], ["--display", ":77"]] {
+        let mut command = nearlight();
+        command.args(["serve", "--port", "0", "--program-gamepads", "file"]).args(others).args(["--", "true"]);
+        let words = text(&command.output().expect("runs").stderr);
+        assert!(words.contains("--program-gamepads needs a sandbox"), "{others:?}: {words}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gilrs::ff::{BaseEffect, BaseEffectType, Effect, EffectBuilder, Repeat, Replay, Ticks};
 use gilrs::{Axis, Button, EventType, GamepadId, Gilrs};
-use nearlight_wire::{Gamepad, GamepadDescription, Haptics, HapticsTarget, MAX_GAMEPADS};
+use nearlight_wire::{Gamepad, GamepadDescription, Haptics, HapticsTarget, MAX_GAMEPADS, SERVED_GAMEPAD};
 
 use crate::ClientError;
 
@@ -73,7 +73,7 @@ fn follow(pulses: &Receiver<Haptics>, tell: &dyn Fn(GamepadNews)) {
     };
     let mut held: [Option<Held>; MAX_GAMEPADS] = Default::default();
     for (id, _) in gilrs.gamepads() {
-        take(&mut held, id);
+        take(&gilrs, &mut held, id);
     }
     let mut described = Vec::new();
     let mut reported = Vec::new();
@@ -92,7 +92,7 @@ fn follow(pulses: &Receiver<Haptics>, tell: &dyn Fn(GamepadNews)) {
         let mut event = gilrs.next_event_blocking(Some(wait));
         while let Some(happened) = event {
             match happened.event {
-                EventType::Connected => take(&mut held, happened.id),
+                EventType::Connected => take(&gilrs, &mut held, happened.id),
                 EventType::Disconnected => {
                     held.iter_mut()
                         .filter(|place| place.as_ref().is_some_and(|held| held.id == happened.id))
@@ -112,10 +112,12 @@ fn follow(pulses: &Receiver<Haptics>, tell: &dyn Fn(GamepadNews)) {
     }
 }
 
-/// Assigns a gamepad the first free slot; those beyond the protocol's limit are ignored.
-fn take(held: &mut [Option<Held>; MAX_GAMEPADS], id: GamepadId) {
+/// Assigns a gamepad of the user's the first free slot; those beyond the protocol's limit are ignored.
+fn take(gilrs: &Gilrs, held: &mut [Option<Held>; MAX_GAMEPADS], id: GamepadId) {
     let known = held.iter().flatten().any(|held| held.id == id);
-    if let Some(place) = held.iter_mut().find(|place| place.is_none()).filter(|_| !known) {
+    // Those of a program that is served by this machine would move themselves.
+    let served = gilrs.gamepad(id).os_name().contains(SERVED_GAMEPAD);
+    if let Some(place) = held.iter_mut().find(|place| place.is_none()).filter(|_| !known && !served) {
         *place = Some(Held { id, rumble: None });
     }
 }

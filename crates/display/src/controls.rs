@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use nearlight_scene::{Viewer, ViewerInput};
 use nearlight_units::{Span, Time};
-use nearlight_wire::{InputEvent, Key, Pointer, PointerButton, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
+use nearlight_wire::{InputEvent, Key, MAX_GAMEPADS, Pointer, PointerButton, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
 
-use crate::gamepad::PadState;
+use crate::gamepads::{Gamepads, PadChange};
 use crate::keyboard::{Keyboard, Step};
 
 /// A notch of a wheel, in CSS pixels: what browsers report for one.
@@ -36,7 +36,7 @@ pub(crate) enum Action {
         right: i16,
         down: i16,
     },
-    Gamepad(PadState),
+    Gamepad(PadChange),
 }
 
 /// Who has the controls, and who would like to.
@@ -45,8 +45,8 @@ pub(crate) struct Standing {
     pub(crate) driver: Option<Viewer>,
     /// In the order in which they asked; never the driver.
     pub(crate) asking: Vec<Viewer>,
-    /// The number of the driver's gamepad that is the program's.
-    pub(crate) gamepad: Option<u8>,
+    /// The driver's numbers of the program's gamepads.
+    pub(crate) gamepads: [Option<u8>; MAX_GAMEPADS],
 }
 
 /// Devices of all viewers as one keyboard and one pointer.
@@ -66,10 +66,7 @@ pub(crate) struct Controls {
     buttons: Vec<u8>,
     /// What remains of the wheel below a notch.
     scrolled: [i32; 2],
-    /// None as long as there was none.
-    gamepad: Option<PadState>,
-    /// The driver's number of it.
-    gamepad_number: Option<u8>,
+    gamepads: Gamepads,
     touch: Option<u32>,
     /// The program wants movement: positions would throw its view about.
     captured: bool,
@@ -77,8 +74,8 @@ pub(crate) struct Controls {
 
 impl Controls {
     pub(crate) fn new(size: (u16, u16), keyboard: Keyboard) -> Self {
-        let (driver, pointer, at, touch, gamepad) = (None, None, None, None, None);
-        let (asking, buttons, scrolled) = (Vec::new(), Vec::new(), [0; 2]);
+        let (driver, pointer, at, touch) = (None, None, None, None);
+        let (asking, buttons, scrolled, gamepads) = (Vec::new(), Vec::new(), [0; 2], Gamepads::default());
         let (windows, capturing, captured) = (BTreeMap::new(), BTreeSet::new(), false);
         Self {
             size,
@@ -91,8 +88,7 @@ impl Controls {
             at,
             buttons,
             scrolled,
-            gamepad,
-            gamepad_number: None,
+            gamepads,
             touch,
             captured,
         }
@@ -103,7 +99,7 @@ impl Controls {
     }
 
     pub(crate) fn standing(&self) -> Standing {
-        Standing { driver: self.driver(), asking: self.asking.clone(), gamepad: self.gamepad_number }
+        Standing { driver: self.driver(), asking: self.asking.clone(), gamepads: self.gamepads.sources() }
     }
 
     /// The program has captured the pointer, or let go of it.
@@ -116,6 +112,11 @@ impl Controls {
         if self.size != size {
             (self.size, self.at) = (size, None);
         }
+    }
+
+    /// The program can have so many gamepads.
+    pub(crate) fn set_gamepads(&mut self, count: u8) {
+        self.gamepads.set_count(count);
     }
 
     /// A viewer's window has this size.
@@ -135,6 +136,8 @@ impl Controls {
         if !self.drives(now, viewer, input, actions) {
             return;
         }
+        let gamepads = &input.devices.gamepads;
+        self.gamepads(actions, |pads, changes| pads.keep_only(gamepads, changes));
         let mut events = input.events.iter().peekable();
         while let Some(event) = events.next() {
             match event {
@@ -156,9 +159,10 @@ impl Controls {
                     }
                     self.press(button_number(*button), *pressed, actions);
                 }
-                InputEvent::GamepadButton { gamepad, button, pressed } if first_gamepad(input) == Some(*gamepad) => {
-                    let state = self.gamepad.unwrap_or_default().with_button(*button, *pressed);
-                    self.set_gamepad(state, actions);
+                InputEvent::GamepadButton { gamepad, button, pressed }
+                    if gamepads.iter().any(|known| known.index == *gamepad) =>
+                {
+                    self.gamepads(actions, |pads, changes| pads.on_button(*gamepad, *button, *pressed, changes));
                 }
                 InputEvent::TouchBegan { id, at } if self.touch.is_none() => {
                     self.touch = Some(*id);
@@ -224,7 +228,7 @@ impl Controls {
         let holds = !self.buttons.is_empty() || input.devices.holds_anything();
         match &mut self.driver {
             Some((driver, acted)) if *driver == viewer => {
-                let moves = gamepad_state(input).is_some_and(|state| self.gamepad != Some(state));
+                let moves = self.gamepads.differ_from(&input.devices.gamepads);
                 if acts || holds || moves || self.pointer != input.devices.pointer {
                     *acted = now;
                 }
@@ -267,16 +271,14 @@ impl Controls {
         for button in std::mem::take(&mut self.buttons) {
             actions.push(Action::Button { button, pressed: false });
         }
-        (self.touch, self.pointer, self.gamepad_number) = (None, None, None);
-        if self.gamepad.is_some() {
-            self.set_gamepad(PadState::default(), actions);
-        }
+        (self.touch, self.pointer) = (None, None);
+        self.gamepads(actions, Gamepads::release);
     }
 
-    fn set_gamepad(&mut self, state: PadState, actions: &mut Vec<Action>) {
-        if self.gamepad.replace(state) != Some(state) {
-            actions.push(Action::Gamepad(state));
-        }
+    fn gamepads(&mut self, actions: &mut Vec<Action>, act: impl FnOnce(&mut Gamepads, &mut Vec<PadChange>)) {
+        let mut changes = Vec::new();
+        act(&mut self.gamepads, &mut changes);
+        actions.extend(changes.into_iter().map(Action::Gamepad));
     }
 
     fn keys(&mut self, actions: &mut Vec<Action>, act: impl FnOnce(&mut Keyboard, &mut Vec<Step>)) {
@@ -297,12 +299,7 @@ impl Controls {
                 self.press(1, false, actions);
             }
         }
-        self.gamepad_number = first_gamepad(input);
-        // One that is unplugged rests.
-        let gamepad = gamepad_state(input).or(self.gamepad.map(|_| PadState::default()));
-        if let Some(state) = gamepad {
-            self.set_gamepad(state, actions);
-        }
+        self.gamepads(actions, |pads, changes| pads.follow(&input.devices.gamepads, changes));
         let Some(pointer) = input.devices.pointer else { return };
         let before = self.pointer.replace(pointer).unwrap_or(pointer);
         let way = |now: [i32; 2], then: [i32; 2]| [0, 1].map(|axis: usize| now[axis].wrapping_sub(then[axis]));
@@ -368,15 +365,6 @@ impl Controls {
         self.at = Some((x, y));
         actions.push(Action::MoveTo { x, y });
     }
-}
-
-/// The number of the gamepad that is the program's, if the viewer has several.
-fn first_gamepad(input: &ViewerInput) -> Option<u8> {
-    input.devices.gamepads.first().map(|gamepad| gamepad.index)
-}
-
-fn gamepad_state(input: &ViewerInput) -> Option<PadState> {
-    input.devices.gamepads.first().map(PadState::of)
 }
 
 const fn button_number(button: PointerButton) -> u8 {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// What the device calls itself. SDL and others recognise it by the identifiers alone.
 pub(crate) const NAME: &str = "Microsoft X-Box 360 pad";
 /// Bus (USB), vendor, product, version.
-const IDENTIFIERS: [u16; 4] = [0x03, 0x045e, 0x028e, 0x0114];
+pub(crate) const IDENTIFIERS: [u16; 4] = [0x03, 0x045e, 0x028e, 0x0114];
 /// `EV_VERSION`.
 const INTERFACE_VERSION: i32 = 0x01_0001;
 
@@ -21,7 +21,7 @@ const KEY: u16 = 1;
 const ABSOLUTE: u16 = 3;
 const FORCE_FEEDBACK: u16 = 0x15;
 /// The one effect that it has (`FF_RUMBLE`), and the first code of force feedback that is none (`FF_GAIN`).
-const RUMBLE: u16 = 0x50;
+pub(crate) const RUMBLE: u16 = 0x50;
 const GAIN: u16 = 0x60;
 /// Bytes of a `struct ff_effect` on a machine of 64 bits.
 const EFFECT_BYTES: usize = 48;
@@ -53,11 +53,19 @@ const TRIGGERS: [usize; 2] = [6, 7];
 const CROSS_BUTTONS: [u32; 4] = [12, 13, 14, 15];
 
 /// Code, range, fuzz and flat of each axis: the sticks', the triggers', the cross'.
-const AXES: [(u16, [i32; 4]); 8] =
+pub(crate) const AXES: [(u16, [i32; 4]); 8] =
     [(0, STICK), (1, STICK), (3, STICK), (4, STICK), (2, TRIGGER), (5, TRIGGER), (16, CROSS), (17, CROSS)];
 const STICK: [i32; 4] = [-32_768, 32_767, 16, 128];
 const TRIGGER: [i32; 4] = [0, 255, 0, 0];
 const CROSS: [i32; 4] = [-1, 1, 0, 0];
+
+/// From here on a stick is moved on purpose: half of its way. Those at rest are not exactly in the middle.
+const USED_STICK: u16 = 16_384;
+
+/// The keys that it has.
+pub(crate) fn keys() -> impl Iterator<Item = u16> {
+    BUTTONS.into_iter().flatten()
+}
 
 /// Where everything on it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +95,11 @@ impl PadState {
             self.pressed = if pressed { self.pressed | bit } else { self.pressed & !bit };
         }
         self
+    }
+
+    /// Somebody has it in hand.
+    pub(crate) fn is_used(self) -> bool {
+        self.pressed != 0 || self.sticks.iter().any(|stick| stick.unsigned_abs() > USED_STICK)
     }
 
     fn is_down(self, button: u32) -> bool {
@@ -134,7 +147,7 @@ impl PadState {
             0x09 | 0x19..=0x1b | 0x22 | 0x24..=0x34 | 0x36..=0x3f => cut(Vec::new(), 8),
             0x18 => cut(bits(self.keys_down()), KEY_BYTES),
             0x20 => cut(bits([SYNCHRONISATION, KEY, ABSOLUTE, FORCE_FEEDBACK].into_iter()), 8),
-            0x21 => cut(bits(BUTTONS.iter().copied().flatten()), KEY_BYTES),
+            0x21 => cut(bits(keys()), KEY_BYTES),
             0x23 => cut(bits(AXES.iter().map(|(code, _)| *code)), 8),
             0x40..=0x7f => {
                 let axis = AXES.iter().position(|(code, _)| u32::from(*code) == u32::from(number) - 0x40)?;
@@ -270,6 +283,15 @@ mod tests {
         let small = Gamepad { index: 0, pressed: 1 << 6, values: Vec::new(), axes: vec![5] };
         let state = PadState::of(&small);
         assert_eq!((state.triggers, state.sticks), ([255, 0], [5, 0, 0, 0]));
+    }
+
+    #[test]
+    fn a_stick_that_rests_beside_the_middle_is_not_used() {
+        for (pressed, axis, used) in
+            [(0, 4_000, false), (0, -4_000, false), (0, i16::MIN, true), (0, 20_000, true), (8, 0, true)]
+        {
+            assert_eq!(PadState::of(&gamepad(pressed, &[0, axis])).is_used(), used, "{pressed} {axis}");
+        }
     }
 
     /// `_IOC(_IOC_READ, 'E', number, size)`.

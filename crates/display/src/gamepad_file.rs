@@ -1,7 +1,7 @@
 //! The gamepad as a file that programs take for a device: a file system of one folder, which the program's sandbox shows as `/dev/input`.
 //!
-//! Kernels in containers and virtual machines often have no `/dev/uinput`, and a device made there is every program's on the machine. This
-//! way needs only `/dev/fuse`, and the gamepad is the program's alone. The file answers the requests of an event device
+//! Kernels in containers and virtual machines often have no `/dev/uinput` ([`crate::gamepad_devices`]), and a device made there is every
+//! program's on the machine. This way needs only `/dev/fuse`, and the gamepad is the program's alone. The file answers the requests of an event device
 //! ([`crate::gamepad`]). What a file cannot do as a device does:
 //!
 //! - A program that uploads an effect is not told the effect's number, which comes back through an argument that only goes in. So each
@@ -10,11 +10,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +23,7 @@ use fuser::{
 use rustix::io::Errno;
 
 use crate::gamepad::{EVENT_BYTES, OVERRUN, PadState, Rumble, event_bytes, plays_effect, uploads_effect};
+use crate::motors::Motors;
 
 /// Its name among the input devices.
 const NAME: &str = "event0";
@@ -36,8 +35,6 @@ const TTL: Duration = Duration::ZERO;
 const MOST_WAITING: usize = 256;
 /// Clients at a time: programs open a gamepad once or twice.
 const MOST_CLIENTS: usize = 64;
-/// A program is not trusted to change its mind more seldom: each change is a message to the viewer.
-const BETWEEN_RUMBLES: Duration = Duration::from_millis(20);
 /// Bytes are passed through as they are read, at no place in the file (`FOPEN_DIRECT_IO`, `FOPEN_NONSEEKABLE`).
 const OPEN_FLAGS: u32 = 1 | 1 << 2;
 /// The client wants to be woken (`FUSE_POLL_SCHEDULE_NOTIFY`).
@@ -51,17 +48,15 @@ const NO_WAITING: i32 = 0o4000;
 pub(crate) struct GamepadFile {
     device: Arc<Mutex<Device>>,
     folder: PathBuf,
-    tried: AtomicBool,
+    tried: bool,
     _session: BackgroundSession,
 }
 
 impl GamepadFile {
-    /// Mounts it in a folder that does not exist yet. The gamepad is there from its first state on. `wake` is called when
+    /// Mounts it in an empty folder. The gamepad is there from its first state on. `wake` is called when
     /// [`GamepadFile::poll_rumble`] has something new.
     pub(crate) fn mount(folder: &Path, wake: impl Fn() + Send + 'static) -> io::Result<Self> {
-        DirBuilder::new().mode(0o755).create(folder)?;
-        let motors = Motors { rumbled: now(), ..Motors::default() };
-        let device = Arc::new(Mutex::new(Device { mounted: now(), motors, ..Device::default() }));
+        let device = Arc::new(Mutex::new(Device { mounted: now(), ..Device::default() }));
         let mut options = vec![
             MountOption::FSName("nearlight".into()),
             MountOption::DefaultPermissions,
@@ -75,7 +70,7 @@ impl GamepadFile {
         }
         let files = Folder { device: Arc::clone(&device), wake: Box::new(wake) };
         let session = fuser::spawn_mount2(files, folder, &options)?;
-        Ok(Self { device, folder: folder.to_owned(), tried: AtomicBool::new(false), _session: session })
+        Ok(Self { device, folder: folder.to_owned(), tried: false, _session: session })
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -83,8 +78,8 @@ impl GamepadFile {
     }
 
     /// The gamepad is as it is now. The first time, it appears, which may fail.
-    pub(crate) fn set(&self, state: PadState) -> io::Result<()> {
-        if !self.tried.swap(true, Ordering::Relaxed) {
+    pub(crate) fn set(&mut self, state: PadState) -> io::Result<()> {
+        if !std::mem::replace(&mut self.tried, true) {
             // Through the kernel, so that programs which watch the folder hear of it.
             OpenOptions::new().write(true).create_new(true).open(self.folder.join(NAME))?;
         }
@@ -130,38 +125,6 @@ struct Device {
     motors: Motors,
     clients: BTreeMap<u64, Client>,
     next: u64,
-}
-
-/// What is wanted of the motors.
-struct Motors {
-    /// Not polled yet.
-    wanted: Option<Rumble>,
-    rumbled: SystemTime,
-    /// Somebody was woken to poll it.
-    woken: bool,
-}
-
-impl Default for Motors {
-    fn default() -> Self {
-        Self { wanted: None, rumbled: SystemTime::UNIX_EPOCH, woken: false }
-    }
-}
-
-impl Motors {
-    /// True where somebody is to be woken.
-    fn want(&mut self, rumble: Rumble) -> bool {
-        self.wanted = Some(rumble);
-        !std::mem::replace(&mut self.woken, true)
-    }
-
-    fn poll(&mut self, at: SystemTime) -> Option<Rumble> {
-        self.woken = false;
-        // A clock that was set back counts as one that has gone on.
-        let due = at.duration_since(self.rumbled).map_or(true, |since| since >= BETWEEN_RUMBLES);
-        let wanted = self.wanted.take_if(|_| due)?;
-        self.rumbled = at;
-        Some(wanted)
-    }
 }
 
 impl Default for Device {

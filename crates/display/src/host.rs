@@ -110,6 +110,11 @@ pub(crate) fn random(count: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// For a file or a folder that nobody else has.
+pub(crate) fn random_name() -> io::Result<String> {
+    Ok(random(8)?.into_iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! The thread that carries out what viewers do at the display's devices.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use nearlight_units::Time;
 
 use crate::connection::ThreadError;
 use crate::controls::{Action, BETWEEN_MOVES, Controls, Standing};
-use crate::gamepad::PadState;
+use crate::gamepads::PadChange;
 use crate::keyboard::{Keyboard, Keymap};
 use crate::screen::ScreenSize;
 
@@ -57,8 +57,8 @@ pub(crate) enum Heard {
 pub(crate) enum Consequence {
     /// Others have the controls, or want them.
     Standing(Standing),
-    /// The program's gamepad, which is no device of the display's.
-    Gamepad(PadState),
+    /// One of the program's gamepads, which are no devices of the display's.
+    Gamepad(PadChange),
     /// The display is for a window of this size.
     Window((u16, u16)),
 }
@@ -81,8 +81,13 @@ impl Injection {
         Self { devices, controls, captured, size, waiting: [0; 2], moved: None }
     }
 
-    /// Carries out what it hears until the source is gone.
-    pub(crate) fn run(mut self, heard: &Receiver<Heard>, tell: &dyn Fn(Consequence)) -> Result<(), ThreadError> {
+    /// Carries out what it hears until the source is gone. `gamepads` is how many the program can have.
+    pub(crate) fn run(
+        mut self,
+        heard: &Receiver<Heard>,
+        gamepads: &AtomicU8,
+        tell: &dyn Fn(Consequence),
+    ) -> Result<(), ThreadError> {
         let (mut actions, mut told, mut window) = (Vec::new(), Standing::default(), None);
         loop {
             let next = match self.next_move() {
@@ -91,6 +96,7 @@ impl Injection {
             };
             self.controls.set_captured(self.captured.load(Ordering::Relaxed));
             self.controls.set_size(self.size.get());
+            self.controls.set_gamepads(gamepads.load(Ordering::Relaxed));
             match next {
                 Ok(Heard::Input { now, viewer, input }) => self.controls.on_input(now, viewer, &input, &mut actions),
                 Ok(Heard::Left { now, viewer }) => self.controls.on_viewer_left(now, viewer, &mut actions),
@@ -131,7 +137,7 @@ impl Injection {
             // What is done next is done where the movement led.
             self.move_by()?;
             match action {
-                Action::Gamepad(state) => tell(Consequence::Gamepad(state)),
+                Action::Gamepad(change) => tell(Consequence::Gamepad(change)),
                 action => self.devices.carry_out(action)?,
             }
         }

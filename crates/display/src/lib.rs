@@ -2,8 +2,8 @@
 //!
 //! [`supervise`] runs in a process of its own, which has the X server and the program as children and ends them when its standard
 //! input closes. [`ProgramSource`] is the server's end: it captures what the program draws, manages its windows, and injects what viewers
-//! type and point at. What is decided without the display is in [`controls`], [`keyboard`], [`gamepad`], [`layout`] and [`sandbox`], which
-//! do no IO.
+//! type and point at. What is decided without the display is in [`controls`], [`keyboard`], [`gamepad`], [`gamepads`], [`motors`],
+//! [`layout`] and [`sandbox`], which do no IO.
 
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
@@ -15,12 +15,15 @@ mod controls;
 mod cursor;
 mod facts;
 mod gamepad;
+mod gamepad_devices;
 mod gamepad_file;
+mod gamepads;
 mod host;
 mod injection;
 mod keyboard;
 mod layout;
 mod microphone;
+mod motors;
 mod processor_limit;
 mod sandbox;
 mod screen;
@@ -35,7 +38,7 @@ mod xtest;
 
 pub use sandbox::Sandbox;
 pub use source::ProgramSource;
-pub use specification::{Compositor, CpuShare, Ending, ProgramOptions, Restart};
+pub use specification::{Compositor, CpuShare, Ending, GamepadMeans, ProgramOptions, Restart};
 pub use supervisor::supervise;
 
 /// What draws the OpenGL of programs on the X display of this name, for people.

@@ -52,7 +52,7 @@ const SYSTEM_FOLDERS: [&str; 13] = [
 ];
 /// Devices beside those that every sandbox has: graphics cards.
 const GRAPHICS: &str = "/dev/dri";
-/// Gamepads, and whatever else the program's user may read.
+/// Gamepads among others.
 const INPUT: &str = "/dev/input";
 /// The names of the network's hosts, on systems where `/etc/resolv.conf` leads there.
 const RESOLVER: &str = "/run/systemd/resolve";
@@ -71,8 +71,17 @@ pub(crate) struct Needs<'a> {
     pub(crate) program: &'a Path,
     /// Sockets and files that it connects with: the display's, the cookie, the sound server's.
     pub(crate) sockets: &'a [PathBuf],
-    /// What it finds as its input devices; none: the machine's.
-    pub(crate) input: Option<&'a Path>,
+    pub(crate) input: Input<'a>,
+}
+
+/// What the program finds as its input devices.
+#[derive(Clone, Copy)]
+pub(crate) enum Input<'a> {
+    /// What is in this folder: the viewers' gamepads.
+    Folder(&'a Path),
+    /// The machine's, where its user may read them: programs on the display of somebody who sits there.
+    Machine,
+    Nothing,
 }
 
 /// bubblewrap's arguments up to and including `--`.
@@ -105,8 +114,9 @@ pub(crate) fn arguments(needs: &Needs<'_>) -> Vec<OsString> {
     add(&[word("--dev-bind-try"), word(GRAPHICS), word(GRAPHICS)]);
     match needs.input {
         // Programs open gamepads for writing, too.
-        Some(folder) => add(&[word("--bind"), folder, word(INPUT)]),
-        None => add(&[word("--dev-bind-try"), word(INPUT), word(INPUT)]),
+        Input::Folder(folder) => add(&[word("--dev-bind"), folder, word(INPUT)]),
+        Input::Machine => add(&[word("--dev-bind-try"), word(INPUT), word(INPUT)]),
+        Input::Nothing => {}
     }
     if needs.network {
         add(&[word("--ro-bind-try"), word(RESOLVER), word(RESOLVER)]);
@@ -141,6 +151,10 @@ mod tests {
     use super::*;
 
     fn line(sandbox: Sandbox, network: bool, program: &str) -> String {
+        line_with(sandbox, network, program, Input::Nothing)
+    }
+
+    fn line_with(sandbox: Sandbox, network: bool, program: &str, input: Input<'_>) -> String {
         let sockets = [PathBuf::from("/tmp/.X11-unix/X7")];
         let needs = Needs {
             sandbox,
@@ -149,7 +163,7 @@ mod tests {
             directory: Path::new("/home/me/work"),
             program: Path::new(program),
             sockets: &sockets,
-            input: Some(Path::new("/tmp/nearlight-7/input")),
+            input,
         };
         arguments(&needs).join(" ".as_ref()).into_string().expect("plain words")
     }
@@ -161,9 +175,25 @@ mod tests {
             !words.contains("/home/me") && words.contains("--unshare-net") && words.contains("--tmpfs /home/program")
         );
         assert!(words.contains("--ro-bind /tmp/.X11-unix/X7 /tmp/.X11-unix/X7"), "{words}");
-        assert_eq!(words.matches(" --bind ").count(), 1, "nothing outside can be written but the gamepad: {words}");
-        assert!(words.contains("--bind /tmp/nearlight-7/input /dev/input"), "{words}");
+        assert_eq!(words.matches(" --bind ").count(), 0, "nothing outside can be written: {words}");
         assert!(words.ends_with("--chdir /home/program --"));
+    }
+
+    #[test]
+    fn a_program_finds_the_viewers_gamepads_and_no_other_input_devices() {
+        let ours = Input::Folder(Path::new("/tmp/nearlight-7-input"));
+        for (input, bound) in [
+            (ours, Some("--dev-bind /tmp/nearlight-7-input /dev/input")),
+            (Input::Machine, Some("--dev-bind-try /dev/input /dev/input")),
+            (Input::Nothing, None),
+        ] {
+            let words = line_with(Sandbox::Strict, false, "/usr/bin/xterm", input);
+            assert_eq!(
+                words.matches("/dev/input").count(),
+                bound.map_or(0, |bound| bound.matches("/dev/input").count())
+            );
+            assert!(words.contains(bound.unwrap_or_default()), "{words}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -139,6 +139,8 @@ struct Shared {
     watch: Watch,
     state: Mutex<State>,
     ending: Arc<OnceLock<Ending>>,
+    /// The program can have so many gamepads.
+    gamepads: AtomicU8,
     name: String,
 }
 
@@ -191,10 +193,11 @@ impl Shared {
         self.ring();
     }
 
-    /// The gamepad of whoever has the controls vibrates.
-    fn on_rumble(&self, Rumble { strong, weak, milliseconds }: Rumble) {
+    /// The one of the driver's gamepads vibrates that is the program's of this number.
+    fn on_rumble(&self, number: u8, Rumble { strong, weak, milliseconds }: Rumble) {
         let mut state = self.state();
-        let Some((driver, gamepad)) = state.standing.driver.zip(state.standing.gamepad) else { return };
+        let source = state.standing.gamepads.get(usize::from(number)).copied().flatten();
+        let Some((driver, gamepad)) = state.standing.driver.zip(source) else { return };
         let strength = |of: u16| f32::from(of) / f32::from(u16::MAX);
         let milliseconds = if milliseconds == 0 { u16::MAX } else { milliseconds }.min(MAX_HAPTICS_MILLISECONDS);
         let haptics = Haptics {
@@ -324,8 +327,14 @@ impl ProgramSource {
             viewers: BTreeSet::new(),
             outputs: VecDeque::new(),
         };
-        let shared =
-            Shared { sink: OnceLock::new(), watch, state: Mutex::new(state), ending: Arc::default(), name: program };
+        let shared = Shared {
+            sink: OnceLock::new(),
+            watch,
+            state: Mutex::new(state),
+            ending: Arc::default(),
+            gamepads: AtomicU8::new(0),
+            name: program,
+        };
         Ok(Self {
             name,
             size: (width & !1, height & !1),
@@ -395,9 +404,12 @@ fn follow(mut reports: BufReader<ChildStdout>, shared: &Shared) {
     let name = &shared.name;
     loop {
         match next_report(&mut reports) {
-            Some(Report::Started { how }) => tracing::info!("{name} runs: {how}"),
+            Some(Report::Started { how, gamepads }) => {
+                shared.gamepads.store(gamepads, Ordering::Relaxed);
+                tracing::info!("{name} runs: {how}");
+            }
             Some(Report::Output { line }) => tracing::info!("{name}: {line}"),
-            Some(Report::Rumble(rumble)) => shared.on_rumble(rumble),
+            Some(Report::Rumble { gamepad, rumble }) => shared.on_rumble(gamepad, rumble),
             Some(Report::Ended { ending, again: true }) => {
                 tracing::warn!("{name} ended with {ending} and is started again");
                 let words = format!("{name} ended with {ending}. It is started again.");
@@ -508,7 +520,7 @@ impl PushSource for ProgramSource {
         let (demands, orders, windows_bell) =
             (self.supervisor.demands.clone(), self.orders.clone(), self.windows_bell.clone());
         let injected = move |shared: &Shared| {
-            let done = injection.run(&heard, &|consequence| match consequence {
+            let done = injection.run(&heard, &shared.gamepads, &|consequence| match consequence {
                 Consequence::Standing(standing) => shared.tell_standing(Some(standing)),
                 // If the supervisor has ended, its end is reported.
                 Consequence::Window(size) => {
@@ -517,7 +529,7 @@ impl PushSource for ProgramSource {
                         windows_bell.ring();
                     }
                 }
-                Consequence::Gamepad(state) => drop(demands.say(&Demand::Gamepad(state))),
+                Consequence::Gamepad(change) => drop(demands.say(&Demand::Gamepad(change))),
             });
             // The windows' thread ends when nobody can give it orders.
             drop(orders);

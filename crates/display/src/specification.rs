@@ -8,7 +8,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::Sandbox;
-use crate::gamepad::{PadState, Rumble};
+use crate::gamepad::Rumble;
+use crate::gamepads::PadChange;
 
 /// A program to serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,8 @@ pub struct ProgramOptions {
     /// The user that the program runs as; none: `nobody` where the server was started by root, else the server's own.
     pub user: Option<String>,
     pub cpu_share: Option<CpuShare>,
+    /// How it gets the gamepads of whoever has the controls.
+    pub gamepads: GamepadMeans,
     /// Viewers hear what it plays. On an existing display, programs play where they always do.
     pub sound: bool,
     /// The program may record the microphone of whoever has the controls, if that viewer's page offers it. Needs `sound`.
@@ -55,6 +58,34 @@ impl FromStr for Compositor {
             "x11" => Ok(Self::X11),
             "sway" => Ok(Self::Sway),
             _ => Err("write x11 or sway"),
+        }
+    }
+}
+
+/// How a program gets the gamepads of whoever has the controls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GamepadMeans {
+    /// As devices where that is possible, else as a file, else not at all.
+    #[default]
+    Auto,
+    /// As the kernel's input devices: as many as a viewer can have.
+    Uinput,
+    /// As a file that answers as a device does: one.
+    File,
+    /// Not at all.
+    Off,
+}
+
+impl FromStr for GamepadMeans {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "uinput" => Ok(Self::Uinput),
+            "file" => Ok(Self::File),
+            "off" => Ok(Self::Off),
+            _ => Err("write auto, uinput, file or off"),
         }
     }
 }
@@ -162,12 +193,12 @@ pub(crate) enum Report {
     Display { number: u32, cookie: Vec<u8>, folder: PathBuf },
     /// The compositor answers at its Wayland socket and at its own. The program reaches the sockets in the folder.
     Compositor { wayland: PathBuf, own: PathBuf, folder: PathBuf },
-    /// The program runs; `how` describes its sandbox, for people.
-    Started { how: String },
+    /// The program runs and can have so many gamepads; `how` describes its sandbox, for people.
+    Started { how: String, gamepads: u8 },
     /// A line of the program's standard output or error.
     Output { line: String },
-    /// The gamepad is to vibrate.
-    Rumble(Rumble),
+    /// One of the gamepads is to vibrate.
+    Rumble { gamepad: u8, rumble: Rumble },
     /// It is started again if `again`.
     Ended { ending: Ending, again: bool },
     /// It cannot be run.
@@ -183,8 +214,8 @@ pub(crate) const SOUND_SOCKET: &str = "pulse";
 pub(crate) enum Demand {
     /// The windows are managed: the program may start.
     Start,
-    /// The program's gamepad is as it is now.
-    Gamepad(PadState),
+    /// One of the program's gamepads is as it is now.
+    Gamepad(PadChange),
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! left running when the server ends, however it ends: the supervisor ends everything when its standard input closes.
 
 mod display_server;
+mod gamepads;
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,8 +18,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
 use self::display_server::DisplayServer;
-use crate::gamepad::PadState;
-use crate::gamepad_file::GamepadFile;
+use self::gamepads::ProgramGamepads;
+use crate::gamepads::PadChange;
 use crate::host::{Identity, descendants, find_program, identity, pid};
 use crate::processor_limit::ProcessorLimit;
 use crate::sandbox::{self, EMPTY_HOME, Needs, RUNTIME_FOLDER, Sandbox};
@@ -71,7 +72,7 @@ pub fn supervise() -> ExitCode {
         for line in lines.map_while(Result::ok) {
             let news = match serde_json::from_str(&line) {
                 Ok(Demand::Start) => News::Start,
-                Ok(Demand::Gamepad(state)) => News::Gamepad(state),
+                Ok(Demand::Gamepad(change)) => News::Gamepad(change),
                 Err(_) => continue,
             };
             if orders.send(news).is_err() {
@@ -80,9 +81,9 @@ pub fn supervise() -> ExitCode {
         }
         let _ = orders.send(News::Close);
     });
-    let (server, folder, identity, gamepad, limit) = (None, None, None, None, None);
+    let (server, folder, identity, gamepads, limit) = (None, None, None, None, None);
     let niceness = USUAL_NICENESS;
-    let mut supervisor = Supervisor { options, news, heard, server, folder, identity, gamepad, niceness, limit };
+    let mut supervisor = Supervisor { options, news, heard, server, folder, identity, gamepads, niceness, limit };
     let done = supervisor.run();
     supervisor.end_all();
     match done {
@@ -98,8 +99,8 @@ enum News {
     Start,
     Close,
     Line(String),
-    Gamepad(PadState),
-    /// The program wants something of the gamepad's motors.
+    Gamepad(PadChange),
+    /// The program wants something of a gamepad's motors.
     Rumble,
 }
 
@@ -120,8 +121,8 @@ struct Supervisor {
     folder: Option<PathBuf>,
     /// Whom the program runs as, if not as the server's own user.
     identity: Option<Identity>,
-    /// The program's, if it has one.
-    gamepad: Option<GamepadFile>,
+    /// The program's, if it has any.
+    gamepads: Option<ProgramGamepads>,
     niceness: u8,
     /// Of the program's share of the processors.
     limit: Option<ProcessorLimit>,
@@ -133,6 +134,7 @@ impl Supervisor {
         set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| format!("no subreaper: {error}"))?;
         self.identity = identity(self.options.user.as_deref())?;
         self.check_tools()?;
+        let gamepads = self.make_gamepads()?;
         let (server, report_of_it) = match (self.options.display.clone(), self.options.compositor) {
             (Some(display), _) => (DisplayServer::existing(display), None),
             (None, Compositor::X11) => self.start_x().map(|(server, report)| (server, Some(report)))?,
@@ -153,11 +155,12 @@ impl Supervisor {
         if self.options.command.is_empty() {
             return self.wait_for_the_end();
         }
-        let (share, gamepads) = (self.limit_processor(), self.mount_gamepad());
+        let share = self.limit_processor();
         let mut pause = FIRST_PAUSE;
         loop {
             let (process, how) = self.start_program()?;
-            report(&Report::Started { how: format!("{how}{share}, {gamepads}") });
+            let count = self.gamepads.as_ref().map_or(0, ProgramGamepads::count);
+            report(&Report::Started { how: format!("{how}{share}, {gamepads}"), gamepads: count });
             let Some((ending, ran)) = self.wait_for(process)? else { return Ok(()) };
             let again = self.options.restart.applies(ending);
             report(&Report::Ended { ending, again });
@@ -175,7 +178,7 @@ impl Supervisor {
         }
     }
 
-    fn wait_for_the_end(&self) -> Result<(), String> {
+    fn wait_for_the_end(&mut self) -> Result<(), String> {
         loop {
             if self.hear(LOOK * 4) == Heard::Close {
                 return Ok(());
@@ -184,39 +187,17 @@ impl Supervisor {
         }
     }
 
-    /// Waits for so long at most. Output is passed on and the gamepad is set at once.
-    fn hear(&self, limit: Duration) -> Heard {
+    /// Waits for so long at most. Output is passed on and gamepads are set at once.
+    fn hear(&mut self, limit: Duration) -> Heard {
         match self.heard.recv_timeout(limit) {
             Ok(News::Start) => return Heard::Start,
             Ok(News::Close) | Err(RecvTimeoutError::Disconnected) => return Heard::Close,
             Ok(News::Line(line)) => report(&Report::Output { line }),
-            Ok(News::Gamepad(state)) => {
-                if let Some(Err(error)) = self.gamepad.as_ref().map(|gamepad| gamepad.set(state)) {
-                    report(&Report::Output { line: format!("the gamepad cannot be set: {error}") });
-                }
-            }
+            Ok(News::Gamepad(change)) => self.set_gamepad(change),
             Ok(News::Rumble) | Err(RecvTimeoutError::Timeout) => {}
         }
-        if let Some(rumble) = self.gamepad.as_ref().and_then(GamepadFile::poll_rumble) {
-            report(&Report::Rumble(rumble));
-        }
+        self.report_rumble();
         Heard::Nothing
-    }
-
-    /// Words about whether the program gets a gamepad.
-    fn mount_gamepad(&mut self) -> String {
-        if self.options.sandbox == Sandbox::Off {
-            return "no gamepads (they need a sandbox)".into();
-        }
-        let Some(folder) = &self.folder else { return "no gamepads (they need a display of its own)".into() };
-        let news = self.news.clone();
-        match GamepadFile::mount(&folder.join("input"), move || drop(news.send(News::Rumble))) {
-            Ok(gamepad) => {
-                self.gamepad = Some(gamepad);
-                "one gamepad".into()
-            }
-            Err(error) => format!("no gamepads (a file system in user space cannot be mounted: {error})"),
-        }
     }
 
     fn check_tools(&self) -> Result<(), String> {
@@ -320,7 +301,7 @@ impl Supervisor {
                     directory: &directory,
                     program: &file,
                     sockets: &sockets,
-                    input: self.gamepad.as_ref().map(GamepadFile::folder),
+                    input: self.input(),
                 };
                 command.arg("bwrap").args(sandbox::arguments(&needs));
                 command.args(["/bin/sh", "-c", FIRST_PROCESS, "sh"]).arg(&file).args(&self.options.command[1..]);
@@ -362,7 +343,7 @@ impl Supervisor {
         if let Some(socket) = self.sound_socket() {
             command.env("PULSE_SERVER", format!("unix:{}", socket.display()));
         }
-        if self.gamepad.is_some() {
+        if self.gamepads.is_some() {
             // Its service is not in the sandbox: SDL looks at the devices itself.
             command.env("SDL_JOYSTICK_DISABLE_UDEV", "1");
         }
@@ -420,7 +401,7 @@ impl Supervisor {
     }
 
     /// How the program ended and how long it ran; none if the server closes before.
-    fn wait_for(&self, process: Option<Pid>) -> Result<Option<(Ending, Duration)>, String> {
+    fn wait_for(&mut self, process: Option<Pid>) -> Result<Option<(Ending, Duration)>, String> {
         let (begun, mut ended) = (now(), None);
         let (mut looked, mut interrupted) = (begun, begun);
         loop {
@@ -444,7 +425,7 @@ impl Supervisor {
     }
 
     fn interrupt_reads(&self) {
-        self.gamepad.iter().for_each(GamepadFile::interrupt_reads);
+        self.gamepads.iter().for_each(ProgramGamepads::interrupt_reads);
     }
 
     fn server_process(&self) -> Option<Pid> {
@@ -502,7 +483,7 @@ impl Supervisor {
             let _ = kill_process(server, Signal::KILL);
         }
         // Unmounts the one, removes the other.
-        (self.gamepad, self.limit) = (None, None);
+        (self.gamepads, self.limit) = (None, None);
         if let Some(folder) = &self.folder {
             let _ = std::fs::remove_dir_all(folder);
         }

@@ -44,7 +44,7 @@ pub use input::{
     Controller, Devices, Gamepad, Hand, HandJoints, HandSample, InputAcknowledgement, InputEvent, InputSample, JOINTS,
     Joint, Key, MAX_CONTROLLER_AXES, MAX_CONTROLLER_BUTTONS, MAX_CONTROLLERS, MAX_EVENT_BYTES, MAX_GAMEPAD_AXES,
     MAX_GAMEPAD_BUTTONS, MAX_GAMEPADS, MAX_INPUT_EVENTS, MAX_KEYS, MAX_TEXT_BYTES, MAX_TOUCHES, Pointer, PointerButton,
-    ScreenPoint, Touch, WHEEL_UNITS_PER_PIXEL,
+    SERVED_GAMEPAD, ScreenPoint, Touch, WHEEL_UNITS_PER_PIXEL,
 };
 pub use nack::{KeyFrameRequest, MAX_NACK_ENTRIES, Missing, Nack};
 pub use note::FrameNote;

@@ -5,8 +5,8 @@ use nearlight_typescript::Module;
 use crate::{
     Base64, Bytes32, CodecKind, ControllerDescription, CursorShape, DevicesDescription, GamepadDescription, Hand,
     Haptics, HapticsTarget, MAX_CLIPBOARD_BYTES, MAX_CONTROLLERS, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES,
-    MAX_TOUCHES, MAX_UNRELIABLE_MESSAGE_BYTES, Pose, ROOMS_PATH, RateStatus, RefusalReason, ServerMessage,
-    SoundDescription, StreamDescription, UserRole, WEBTRANSPORT_PATH, Welcome,
+    MAX_TOUCHES, MAX_UNRELIABLE_MESSAGE_BYTES, Pose, ROOMS_PATH, RateStatus, RefusalReason, SERVED_GAMEPAD,
+    ServerMessage, SoundDescription, StreamDescription, UserRole, WEBTRANSPORT_PATH, Welcome,
 };
 
 #[test]
@@ -25,6 +25,11 @@ fn the_page_has_the_types_of_today() {
     ] {
         module.constant(docs, name, &value);
     }
+    module.constant(
+        "Ends the names of gamepads that a server has made for a program.",
+        "SERVED_GAMEPAD",
+        &SERVED_GAMEPAD,
+    );
     module.declare::<Hand>();
     module.declare::<Base64>();
     module.declare::<HapticsTarget>();

@@ -27,6 +27,9 @@ export const MAX_RELIABLE_MESSAGE_BYTES = 16384 as const;
 /** Bytes of one that may be. */
 export const MAX_UNRELIABLE_MESSAGE_BYTES = 1100 as const;
 
+/** Ends the names of gamepads that a server has made for a program. */
+export const SERVED_GAMEPAD = "(Nearlight)" as const;
+
 /**
  * What a controller, a hand or its joints belong to.
  */

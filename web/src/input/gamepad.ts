@@ -1,7 +1,7 @@
 // Gamepads: all of them go to the application; the first with the standard layout also walks and looks.
 
 import { GAMEPAD_LAYOUT } from "../generated/core.ts";
-import { MAX_GAMEPADS } from "../generated/wire.ts";
+import { MAX_GAMEPADS, SERVED_GAMEPAD } from "../generated/wire.ts";
 import type { Haptics } from "../messages.ts";
 import { pack, values as rows } from "../packing.ts";
 import type { Walk } from "./camera.ts";
@@ -51,9 +51,11 @@ export class GamepadInput {
   }
 }
 
-/** The connected gamepads whose numbers the protocol supports. */
+/** The user's connected gamepads whose numbers the protocol supports. */
 export function connected(): Gamepad[] {
-  return navigator.getGamepads().filter((pad): pad is Gamepad => pad !== null && pad.connected && pad.index < MAX_GAMEPADS);
+  const all = navigator.getGamepads().filter((pad) => pad !== null);
+  // Those of a program that is served by this machine would move themselves.
+  return all.filter(({ connected, index, id }) => connected && index < MAX_GAMEPADS && !id.includes(SERVED_GAMEPAD));
 }
 
 /** Not yet in the declarations of all browsers. */

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearlight_display::{Compositor, ProgramOptions, ProgramSource, Restart, Sandbox};
+use nearlight_display::{Compositor, GamepadMeans, ProgramOptions, ProgramSource, Restart, Sandbox};
 use nearlight_scene::{
     Application as _, Output, PictureSink, Planes, PlanesContent, PushSource as _, SceneError, SubmittedPicture,
     Viewer, ViewerInput,
@@ -124,6 +124,7 @@ impl Served {
             // Root's programs may write into the folder.
             user: is_root().then(|| "root".into()),
             cpu_share: None,
+            gamepads: GamepadMeans::Off,
             sound: false,
             microphone: false,
         };

@@ -5,7 +5,8 @@
  * stripes   draws by OpenGL as fast as it can, each picture of one grey in horizontal bands drawn one after the other
  * blink     changes its grey ten times a second
  * dialog    opens a message box over its window, and prints how it was closed and the keys that its window gets afterwards
- * gamepad   prints what a gamepad does, in SDL's names of its parts, and lets it vibrate when its button A is pressed */
+ * gamepad   prints what gamepads do, in SDL's numbers and names of their parts, and lets one vibrate when its button A is pressed */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,21 +90,33 @@ static void dialog(void *window) {
   }
 }
 
+/* Files among the input devices whose names begin as a device's do. */
+static int devices(void) {
+  DIR *folder = opendir("/dev/input");
+  int count = 0;
+  for (struct dirent *file; folder && (file = readdir(folder));) count += !strncmp(file->d_name, "event", 5);
+  if (folder) closedir(folder);
+  return count;
+}
+
 static void gamepad(void) {
   Event event;
   if (SDL(int, InitSubSystem, unsigned)(0x2000 /* game controllers */)) { fprintf(stderr, "no game controllers\n"); exit(3); }
   printf("%d at the start\n", SDL(int, NumJoysticks, void)());
-  void *pad = NULL;
   while (SDL(int, WaitEvent, Event *)(&event)) {
+    int which = event.pad.which;
     if (event.type == PAD_ADDED) {
-      pad = SDL(void *, GameControllerOpen, int)(event.pad.which);
-      printf("found %s\n", pad ? SDL(const char *, GameControllerName, void *)(pad) : "nothing");
+      void *pad = SDL(void *, GameControllerOpen, int)(which);
+      which = pad ? SDL(int, JoystickInstanceID, void *)(SDL(void *, GameControllerGetJoystick, void *)(pad)) : -1;
+      printf("%d: found %s among %d devices\n", which, pad ? SDL(const char *, GameControllerName, void *)(pad) : "nothing", devices());
     }
-    if (event.type == PAD_AXIS) printf("%s %d\n", SDL(const char *, GameControllerGetStringForAxis, int)(event.pad.part), event.pad.value);
+    if (event.type == PAD_AXIS) printf("%d: %s %d\n", which, SDL(const char *, GameControllerGetStringForAxis, int)(event.pad.part), event.pad.value);
     if (event.type == PAD_DOWN || event.type == PAD_UP)
-      printf("%s %s\n", SDL(const char *, GameControllerGetStringForButton, int)(event.pad.part), event.type == PAD_DOWN ? "down" : "up");
-    if (event.type == PAD_DOWN && event.pad.part == 0 /* A */)
-      printf("vibrates: %d\n", SDL(int, GameControllerRumble, void *, unsigned short, unsigned short, unsigned)(pad, 0x8000, 0x4000, 400));
+      printf("%d: %s %s\n", which, SDL(const char *, GameControllerGetStringForButton, int)(event.pad.part), event.type == PAD_DOWN ? "down" : "up");
+    if (event.type == PAD_DOWN && event.pad.part == 0 /* A */) {
+      void *pad = SDL(void *, GameControllerFromInstanceID, int)(which);
+      printf("%d: vibrates: %d\n", which, SDL(int, GameControllerRumble, void *, unsigned short, unsigned short, unsigned)(pad, 0x8000, 0x4000, 400));
+    }
     if (event.type == QUIT) return;
   }
 }

@@ -1,6 +1,7 @@
 use nearlight_wire::{Devices, Gamepad, Touch};
 
 use super::*;
+use crate::gamepad::PadState;
 use crate::keyboard::Keymap;
 
 const ONE: Viewer = Viewer(1);
@@ -72,16 +73,16 @@ fn the_driver_hands_the_controls_to_whoever_asked_first() {
     for viewer in [ONE, TWO, THREE, TWO] {
         controls.on_asked(millis(10), viewer, &mut actions);
     }
-    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO, THREE], gamepad: None });
+    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO, THREE], ..Standing::default() });
     controls.on_released(millis(20), TWO, &mut actions);
     assert_eq!(
         controls.standing(),
-        Standing { driver: Some(ONE), asking: vec![THREE], gamepad: None },
+        Standing { driver: Some(ONE), asking: vec![THREE], ..Standing::default() },
         "a request is withdrawn"
     );
     assert_eq!(actions, [], "asking does nothing to the program");
     controls.on_released(millis(30), ONE, &mut actions);
-    assert_eq!(controls.standing(), Standing { driver: Some(THREE), asking: vec![], gamepad: None });
+    assert_eq!(controls.standing(), Standing { driver: Some(THREE), asking: vec![], ..Standing::default() });
     assert!(matches!(actions[..], [Action::Keyboard(Step::Key { pressed: false, .. })]), "{actions:?}");
     assert_eq!(act(&mut controls, 40, ONE, &down), [], "the one who handed them on watches");
     // Handed on to nobody, they are free; who asks for free controls or for those of an idle viewer has them at once.
@@ -89,9 +90,9 @@ fn the_driver_hands_the_controls_to_whoever_asked_first() {
     assert_eq!(controls.standing(), Standing::default());
     controls.on_asked(millis(60), ONE, &mut actions);
     controls.on_asked(millis(60), TWO, &mut actions);
-    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO], gamepad: None });
+    assert_eq!(controls.standing(), Standing { driver: Some(ONE), asking: vec![TWO], ..Standing::default() });
     controls.on_asked(millis(9_000), TWO, &mut actions);
-    assert_eq!(controls.standing(), Standing { driver: Some(TWO), asking: vec![], gamepad: None });
+    assert_eq!(controls.standing(), Standing { driver: Some(TWO), asking: vec![], ..Standing::default() });
     controls.on_asked(millis(9_010), ONE, &mut actions);
     controls.on_viewer_left(millis(9_020), TWO, &mut actions);
     assert_eq!(controls.standing().driver, Some(ONE), "who leaves hands them on as well");
@@ -185,33 +186,119 @@ fn a_key_and_what_it_types_are_one_press() {
     assert_eq!(presses, 1, "{actions:?}");
 }
 
+/// Gamepads: number, pressed buttons, and how far the left stick is to the right.
+fn gamepads(pads: &[(u8, u32, i16)], events: &[InputEvent]) -> ViewerInput {
+    let gamepads = pads.iter().map(|(index, pressed, right)| Gamepad {
+        index: *index,
+        pressed: *pressed,
+        values: Vec::new(),
+        axes: vec![*right, 0, 0, 0],
+    });
+    ViewerInput {
+        devices: Devices { gamepads: gamepads.collect(), ..Devices::default() },
+        events: events.to_vec(),
+        ..ViewerInput::default()
+    }
+}
+
+const fn pad_button(gamepad: u8, pressed: bool) -> InputEvent {
+    InputEvent::GamepadButton { gamepad, button: 0, pressed }
+}
+
+fn change(number: u8, state: PadState) -> Action {
+    Action::Gamepad(PadChange { number, state })
+}
+
 #[test]
 fn the_drivers_gamepad_is_the_programs_and_rests_when_it_is_gone() {
     let mut controls = controls();
-    let pad = |pressed: u32, index| {
-        let gamepad = Gamepad { index, pressed, values: Vec::new(), axes: vec![9, 0, 0, 0] };
-        Devices { gamepads: vec![gamepad], ..Devices::default() }
-    };
-    let with = |devices: &Devices, events: &[InputEvent]| ViewerInput {
-        devices: devices.clone(),
-        events: events.to_vec(),
-        ..ViewerInput::default()
-    };
-    let button = |gamepad, pressed| InputEvent::GamepadButton { gamepad, button: 0, pressed };
-    assert_eq!(act(&mut controls, 0, ONE, &with(&pad(0, 2), &[])), [], "a stick takes nothing");
+    controls.set_gamepads(1);
+    let moved = || gamepads(&[(2, 0, 30_000)], &[]);
+    assert_eq!(act(&mut controls, 0, ONE, &moved()), [], "a stick takes nothing");
     // A short press: the state shows nothing of it.
-    let actions = act(&mut controls, 10, ONE, &with(&pad(0, 2), &[button(2, true), button(2, false), button(3, true)]));
-    let state = |devices: &Devices| PadState::of(&devices.gamepads[0]);
+    let events = [pad_button(2, true), pad_button(2, false), pad_button(3, true)];
+    let actions = act(&mut controls, 10, ONE, &gamepads(&[(2, 0, 30_000)], &events));
+    let state = PadState::of(&moved().devices.gamepads[0]);
     let pressed = PadState::default().with_button(0, true);
-    assert_eq!(actions, [pressed, PadState::default(), state(&pad(0, 2))].map(Action::Gamepad));
-    assert_eq!(act(&mut controls, 20, ONE, &with(&pad(0, 2), &[])), [], "as it was");
+    assert_eq!(actions, [pressed, PadState::default(), state].map(|state| change(0, state)));
+    assert_eq!(controls.standing().gamepads, [Some(2), None, None, None]);
+    assert_eq!(act(&mut controls, 20, ONE, &moved()), [], "as it was");
     let mut actions = Vec::new();
     controls.on_viewer_left(millis(30), ONE, &mut actions);
-    assert_eq!(actions, [Action::Gamepad(PadState::default())]);
-    assert_eq!(
-        act(&mut controls, 40, TWO, &with(&Devices::default(), &[key("KeyA", true), key("KeyA", false)])).len(),
-        2
-    );
+    assert_eq!(actions, [change(0, PadState::default())]);
+    assert_eq!(controls.standing(), Standing::default());
+    let typed = act(&mut controls, 40, TWO, &input(Pointer::default(), &[key("KeyA", true), key("KeyA", false)]));
+    assert!(typed.iter().all(|action| !matches!(action, Action::Gamepad(_))), "{typed:?}");
+}
+
+#[test]
+fn all_gamepads_of_the_driver_rest_before_the_next_ones_are_the_programs() {
+    let mut controls = controls();
+    controls.set_gamepads(4);
+    let held = gamepads(&[(0, 1, 0), (1, 2, 0)], &[pad_button(0, true)]);
+    assert_eq!(act(&mut controls, 0, ONE, &held).len(), 2);
+    assert_eq!(act(&mut controls, 10, TWO, &gamepads(&[(3, 1, 0)], &[pad_button(3, true)])), [], "the other has them");
+    assert_eq!(controls.standing().gamepads, [Some(0), Some(1), None, None]);
+    // The first viewer is idle.
+    act(&mut controls, 20, ONE, &gamepads(&[(0, 0, 0), (1, 2, 0)], &[]));
+    act(&mut controls, 30, ONE, &gamepads(&[(0, 0, 0), (1, 0, 0)], &[]));
+    let rest = PadState::default();
+    let pressed = rest.with_button(0, true);
+    let taken = act(&mut controls, 9_000, TWO, &gamepads(&[(3, 1, 0)], &[pad_button(3, true)]));
+    assert_eq!(taken, [change(0, pressed)], "whoever plays alone is the first player");
+    assert_eq!(controls.standing().gamepads, [Some(3), None, None, None]);
+    act(&mut controls, 9_010, TWO, &gamepads(&[(3, 1, 0), (0, 1, 0)], &[]));
+    let mut actions = Vec::new();
+    controls.on_released(millis(9_020), TWO, &mut actions);
+    assert_eq!(actions, [change(0, rest), change(1, rest)]);
+}
+
+/// Whatever viewers do with their gamepads: one of them at most moves each of the program's, nobody moves more than there are, and all rest
+/// once nobody has the controls.
+#[test]
+fn operations_with_gamepads_keep_their_invariants() {
+    for seed in 0..300_u64 {
+        let (mut controls, mut random, mut program) = (controls(), seed, [PadState::default(); 4]);
+        let mut below = |bound: u64| {
+            // A linear congruential generator (Knuth's MMIX).
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % bound
+        };
+        let count = below(5) as u8;
+        controls.set_gamepads(count);
+        let mut actions = Vec::new();
+        let mut now = Time::ZERO;
+        for _ in 0..200 {
+            now = now + Span::from_millis(below(3) as i64 * 2_000);
+            let viewer = Viewer(below(3) as u32);
+            match below(10) {
+                0 => controls.on_viewer_left(now, viewer, &mut actions),
+                1 => controls.on_released(now, viewer, &mut actions),
+                2 => controls.on_asked(now, viewer, &mut actions),
+                _ => {
+                    let plugged = below(16);
+                    let pads: Vec<_> = (0..4_u8)
+                        .filter(|index| plugged & 1 << index != 0)
+                        .map(|index| (index, below(4) as u32, below(32_768) as i16))
+                        .collect();
+                    let events: Vec<_> = (0..below(3)).map(|_| pad_button(below(4) as u8, below(2) == 0)).collect();
+                    controls.on_input(now, viewer, &gamepads(&pads, &events), &mut actions);
+                }
+            }
+            for action in actions.drain(..) {
+                let Action::Gamepad(PadChange { number, state }) = action else { panic!("{seed}: {action:?}") };
+                assert!(number < count, "{seed}: there are {count}, and not {number}");
+                assert_ne!(std::mem::replace(&mut program[usize::from(number)], state), state, "{seed}: nothing new");
+            }
+            let Standing { driver, gamepads, .. } = controls.standing();
+            let mut sources: Vec<u8> = gamepads.into_iter().flatten().collect();
+            assert!(driver.is_some() || sources.is_empty(), "{seed}: moved by nobody");
+            sources.sort_unstable();
+            assert!(sources.windows(2).all(|pair| pair[0] != pair[1]), "{seed}: one moves two");
+            let rest = |(pad, source): (&PadState, &Option<u8>)| source.is_some() || *pad == PadState::default();
+            assert!(program.iter().zip(&gamepads).all(rest), "{seed}: one is held by nobody");
+        }
+    }
 }
 
 #[test]

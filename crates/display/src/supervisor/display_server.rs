@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{LOOK, News, Supervisor, now, pause};
 use crate::connection::{Place, x_socket};
-use crate::host::{Identity, authority, pid, random};
+use crate::host::{Identity, authority, pid, random, random_name};
 use crate::specification::Report;
 use crate::sway;
 
@@ -145,8 +145,7 @@ impl Supervisor {
 
     /// A folder that only the program's user can look into.
     fn make_folder(&mut self) -> io::Result<PathBuf> {
-        let name = random(8)?.into_iter().fold(0_u64, |name, byte| name << 8 | u64::from(byte));
-        let folder = std::env::temp_dir().join(format!("nearlight-{name:016x}"));
+        let folder = std::env::temp_dir().join(format!("nearlight-{}", random_name()?));
         std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
         self.folder = Some(folder.clone());
         self.hand_over(&folder)?;

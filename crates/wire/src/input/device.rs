@@ -13,6 +13,9 @@ pub const MAX_KEYS: usize = 16;
 pub const MAX_TOUCHES: usize = 10;
 /// Gamepads, numbered from 0: as many as browsers report.
 pub const MAX_GAMEPADS: usize = 4;
+/// Ends the names of gamepads that a server has made for a program. Viewers on the same machine must not take them for their user's: each
+/// would be the program's next one.
+pub const SERVED_GAMEPAD: &str = "(Nearlight)";
 /// Buttons of a gamepad; the standard mapping has 17.
 pub const MAX_GAMEPAD_BUTTONS: usize = 20;
 pub const MAX_GAMEPAD_AXES: usize = 6;

@@ -13,8 +13,8 @@ use crate::{ExtendedKind, Kind, Pose, View, WireError};
 
 pub use device::{
     Controller, Devices, Gamepad, MAX_CONTROLLER_AXES, MAX_CONTROLLER_BUTTONS, MAX_CONTROLLERS, MAX_GAMEPAD_AXES,
-    MAX_GAMEPAD_BUTTONS, MAX_GAMEPADS, MAX_KEYS, MAX_TOUCHES, Pointer, PointerButton, ScreenPoint, Touch,
-    WHEEL_UNITS_PER_PIXEL,
+    MAX_GAMEPAD_BUTTONS, MAX_GAMEPADS, MAX_KEYS, MAX_TOUCHES, Pointer, PointerButton, SERVED_GAMEPAD, ScreenPoint,
+    Touch, WHEEL_UNITS_PER_PIXEL,
 };
 pub use event::{InputEvent, MAX_EVENT_BYTES, MAX_INPUT_EVENTS, MAX_TEXT_BYTES};
 pub use joints::{HandJoints, JOINTS, Joint};

@@ -1,0 +1,159 @@
+//! How the program gets its gamepads.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use nearlight_wire::MAX_GAMEPADS;
+
+use super::{News, Supervisor};
+use crate::gamepad::Rumble;
+use crate::gamepad_devices::GamepadDevices;
+use crate::gamepad_file::GamepadFile;
+use crate::gamepads::PadChange;
+use crate::host::{Identity, random_name};
+use crate::sandbox::{Input, Sandbox};
+use crate::specification::{GamepadMeans, Report};
+
+/// The program's gamepads, and the folder that its sandbox shows as `/dev/input`.
+pub(super) struct ProgramGamepads {
+    means: Means,
+    /// Dropped after what is mounted in it.
+    _folder: InputFolder,
+}
+
+enum Means {
+    Devices(GamepadDevices),
+    File(GamepadFile),
+}
+
+impl ProgramGamepads {
+    /// How many there can be.
+    pub(super) fn count(&self) -> u8 {
+        match &self.means {
+            Means::Devices(_) => MAX_GAMEPADS as u8,
+            Means::File(_) => 1,
+        }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        match &self.means {
+            Means::Devices(devices) => devices.folder(),
+            Means::File(file) => file.folder(),
+        }
+    }
+
+    pub(super) fn set(&mut self, change: PadChange) -> io::Result<()> {
+        match &mut self.means {
+            Means::Devices(devices) => devices.set(change),
+            Means::File(file) => file.set(change.state),
+        }
+    }
+
+    /// Of which one of them something new is wanted.
+    pub(super) fn poll_rumble(&self) -> Option<(u8, Rumble)> {
+        match &self.means {
+            Means::Devices(devices) => devices.poll_rumble(),
+            Means::File(file) => file.poll_rumble().map(|rumble| (0, rumble)),
+        }
+    }
+
+    /// Lets go of programs that could not be ended otherwise.
+    pub(super) fn interrupt_reads(&self) {
+        if let Means::File(file) = &self.means {
+            file.interrupt_reads();
+        }
+    }
+}
+
+/// A folder of this process' user: whoever the program runs as cannot put another one in its place. It is removed when this is dropped.
+struct InputFolder(PathBuf);
+
+impl InputFolder {
+    fn make() -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("nearlight-{}-input", random_name()?));
+        std::fs::DirBuilder::new().mode(0o755).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for InputFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+fn no_devices(reason: String) -> String {
+    format!(
+        "--program-gamepads uinput is not possible here: {reason}. --program-gamepads file gives the program one gamepad without it"
+    )
+}
+
+fn no_file(reason: String) -> String {
+    format!(
+        "--program-gamepads file is not possible here: {reason}. It takes /dev/fuse, and root or fusermount3 (Debian: apt install fuse3)"
+    )
+}
+
+impl Supervisor {
+    /// Makes the program's gamepads. Returns words about them, or why what the owner wants is not possible.
+    pub(super) fn make_gamepads(&mut self) -> Result<String, String> {
+        if self.options.sandbox == Sandbox::Off {
+            return Ok("no gamepads (they need a sandbox)".into());
+        }
+        if self.options.display.is_some() {
+            return Ok("no gamepads (they need a display of its own)".into());
+        }
+        let folder = InputFolder::make().map_err(|error| format!("no folder for the program's gamepads: {error}"))?;
+        let several = || format!("up to {MAX_GAMEPADS} gamepads (uinput)");
+        let (means, words) = match self.options.gamepads {
+            GamepadMeans::Off => return Ok("no gamepads (--program-gamepads off)".into()),
+            GamepadMeans::Uinput => (self.make_devices(&folder).map_err(no_devices)?, several()),
+            GamepadMeans::File => (self.make_file(&folder).map_err(no_file)?, "one gamepad, as a file".into()),
+            GamepadMeans::Auto => match self.make_devices(&folder) {
+                Ok(devices) => (devices, several()),
+                Err(reason) => match self.make_file(&folder) {
+                    Ok(file) => (file, format!("one gamepad, as a file (not several by uinput: {reason})")),
+                    Err(error) => return Ok(format!("no gamepads (uinput: {reason}; as a file: {error})")),
+                },
+            },
+        };
+        self.gamepads = Some(ProgramGamepads { means, _folder: folder });
+        Ok(words)
+    }
+
+    fn make_devices(&self, folder: &InputFolder) -> Result<Means, String> {
+        let owner = self.identity.as_ref().map_or((0, 0), |Identity { user, group, .. }| (*user, *group));
+        let news = self.news.clone();
+        GamepadDevices::open(&folder.0, owner, move || drop(news.send(News::Rumble))).map(Means::Devices)
+    }
+
+    fn make_file(&self, folder: &InputFolder) -> Result<Means, String> {
+        let news = self.news.clone();
+        GamepadFile::mount(&folder.0, move || drop(news.send(News::Rumble)))
+            .map(Means::File)
+            .map_err(|error| format!("a file system in user space cannot be mounted: {error}"))
+    }
+
+    /// What the program finds as its input devices.
+    pub(super) fn input(&self) -> Input<'_> {
+        match &self.gamepads {
+            Some(gamepads) => Input::Folder(gamepads.folder()),
+            None if self.options.display.is_some() => Input::Machine,
+            None => Input::Nothing,
+        }
+    }
+
+    pub(super) fn set_gamepad(&mut self, change: PadChange) {
+        if let Some(Err(error)) = self.gamepads.as_mut().map(|gamepads| gamepads.set(change)) {
+            let line = format!("gamepad {} cannot be set: {error}", change.number);
+            super::report(&Report::Output { line });
+        }
+    }
+
+    pub(super) fn report_rumble(&self) {
+        while let Some((gamepad, rumble)) = self.gamepads.as_ref().and_then(ProgramGamepads::poll_rumble) {
+            super::report(&Report::Rumble { gamepad, rumble });
+        }
+    }
+}
