@@ -85,9 +85,9 @@ start_machine() {
   exec 8>"$work/monitor"
 }
 
-# Waits until the machine prints this.
+# Waits until the machine prints this, five minutes or so many seconds.
 wait_for() {
-  for _ in $(seq 600); do
+  for _ in $(seq $((${2:-300} * 2))); do
     grep -aqs -- "$1" "$kept/serial" && return
     kill -0 "$machine" 2>/dev/null || fail "the virtual machine ended before \"$1\": $(tail -2 "$work/monitor.log")"
     sleep 0.5

@@ -43,7 +43,7 @@ type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// The program's gamepads, each from its first state on. They and the folder are gone when this is dropped.
 pub(crate) struct GamepadDevices {
-    pads: [Pad; MAX_GAMEPADS],
+    pads: Box<[Pad; MAX_GAMEPADS]>,
     wake: Wake,
     folder: DeviceFolder,
 }
@@ -72,7 +72,7 @@ impl GamepadDevices {
             return Err("the kernel's module evdev is not loaded (modprobe evdev)".into());
         }
         let folder = DeviceFolder::mount(folder, owner)?;
-        Ok(Self { pads: Default::default(), wake: Arc::new(wake), folder })
+        Ok(Self { pads: Box::default(), wake: Arc::new(wake), folder })
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -134,7 +134,10 @@ mod tests {
     }
     use Step::{Are, Click, Count, Release};
 
-    /// Returns whose each of the program's is, and what has changed: number and pressed buttons.
+    /// Words, what happens, whose each of the program's is then, and what the last step has changed: number, and whether it is used.
+    type Case = (&'static str, &'static [Step], [Option<u8>; MAX_GAMEPADS], &'static [(u8, bool)]);
+
+    /// Returns whose each of the program's is, and what the last step has changed.
     fn run(steps: &[Step]) -> ([Option<u8>; MAX_GAMEPADS], Vec<(u8, bool)>) {
         let mut gamepads = Gamepads::default();
         gamepads.set_count(4);
@@ -161,7 +164,7 @@ mod tests {
     #[test]
     fn each_gamepad_is_the_programs_first_free_one_when_it_is_used() {
         const NONE: Option<u8> = None;
-        let cases: [(&str, &[Step], [Option<u8>; 4], &[(u8, bool)]); 11] = [
+        let cases: [Case; 11] = [
             ("one that is not used is none of the program's", &[Are(&[(0, 0)])], [NONE; 4], &[]),
             ("whoever plays alone is the first player", &[Are(&[(2, 1)])], [Some(2), NONE, NONE, NONE], &[(0, true)]),
             (

@@ -112,7 +112,8 @@ pub(crate) fn random(count: usize) -> io::Result<Vec<u8>> {
 
 /// For a file or a folder that nobody else has.
 pub(crate) fn random_name() -> io::Result<String> {
-    Ok(random(8)?.into_iter().map(|byte| format!("{byte:02x}")).collect())
+    let number = random(8)?.into_iter().fold(0_u64, |number, byte| number << 8 | u64::from(byte));
+    Ok(format!("{number:016x}"))
 }
 
 #[cfg(test)]

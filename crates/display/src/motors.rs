@@ -55,7 +55,9 @@ impl Effects {
     /// False where there is no room for it.
     pub(crate) fn on_upload(&mut self, number: i16, effect: Rumble) -> bool {
         let place = usize::try_from(number).ok().and_then(|number| self.uploaded.get_mut(number));
-        place.map(|place| *place = Some(effect)).is_some()
+        let Some(place) = place else { return false };
+        *place = Some(effect);
+        true
     }
 
     /// The kernel has stopped it before.

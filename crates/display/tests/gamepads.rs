@@ -44,13 +44,17 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The program's folder. Removed at the end.
+/// The folder of the program, which is compiled where it is not given. Removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Self {
         let path = std::env::temp_dir().join(format!("nearlight-gamepads-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a folder for temporary files");
+        if let Some(compiled) = std::env::var_os("NEARLIGHT_TEST_PROGRAM") {
+            fs::copy(compiled, path.join("program")).expect("a program");
+            return Self(path);
+        }
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/programs/program.c");
         let mut compiler = Command::new("cc");
         compiler.args(["-std=gnu99", "-Wall", "-O1"]).arg(source).arg("-o").arg(path.join("program")).arg("-ldl");

@@ -269,7 +269,7 @@ fn operations_with_gamepads_keep_their_invariants() {
         let mut actions = Vec::new();
         let mut now = Time::ZERO;
         for _ in 0..200 {
-            now = now + Span::from_millis(below(3) as i64 * 2_000);
+            now += Span::from_millis(below(3) as i64 * 2_000);
             let viewer = Viewer(below(3) as u32);
             match below(10) {
                 0 => controls.on_viewer_left(now, viewer, &mut actions),

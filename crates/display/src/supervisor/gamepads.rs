@@ -83,13 +83,13 @@ impl Drop for InputFolder {
     }
 }
 
-fn no_devices(reason: String) -> String {
+fn no_devices(reason: &str) -> String {
     format!(
         "--program-gamepads uinput is not possible here: {reason}. --program-gamepads file gives the program one gamepad without it"
     )
 }
 
-fn no_file(reason: String) -> String {
+fn no_file(reason: &str) -> String {
     format!(
         "--program-gamepads file is not possible here: {reason}. It takes /dev/fuse, and root or fusermount3 (Debian: apt install fuse3)"
     )
@@ -108,8 +108,10 @@ impl Supervisor {
         let several = || format!("up to {MAX_GAMEPADS} gamepads (uinput)");
         let (means, words) = match self.options.gamepads {
             GamepadMeans::Off => return Ok("no gamepads (--program-gamepads off)".into()),
-            GamepadMeans::Uinput => (self.make_devices(&folder).map_err(no_devices)?, several()),
-            GamepadMeans::File => (self.make_file(&folder).map_err(no_file)?, "one gamepad, as a file".into()),
+            GamepadMeans::Uinput => (self.make_devices(&folder).map_err(|reason| no_devices(&reason))?, several()),
+            GamepadMeans::File => {
+                (self.make_file(&folder).map_err(|reason| no_file(&reason))?, "one gamepad, as a file".into())
+            }
             GamepadMeans::Auto => match self.make_devices(&folder) {
                 Ok(devices) => (devices, several()),
                 Err(reason) => match self.make_file(&folder) {
