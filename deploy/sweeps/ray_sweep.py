@@ -35,7 +35,9 @@ def run_shard(parcel, plan, shard, options):
     with tempfile.TemporaryDirectory(prefix="nearlight-shard-") as folder:
         inputs, results = pathlib.Path(folder, "inputs"), pathlib.Path(folder, "results")
         with tarfile.open(fileobj=io.BytesIO(parcel)) as archive:
-            archive.extractall(inputs, filter="data")
+            # Pythons before 3.11.4 have no filters. The archive is this script's own.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(inputs)
         command = ["./nearlight", "lab", "run", plan, "--shard", shard, "--threads", "1", "--out", results, *options]
         done = subprocess.run(command, cwd=inputs, capture_output=True, text=True, check=False)
         if done.returncode != 0:

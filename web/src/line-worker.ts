@@ -197,8 +197,9 @@ async function open({ transport, origin, certificate, limitMs }: LineDial): Prom
 }
 
 function onEnded(why: string): void {
-  untold.push({ type: "ended", why });
   tellAll();
+  // By itself: who has heard the server's answer may be another than who awaited it.
+  scope.postMessage({ type: "came", news: [{ type: "ended", why }] });
   scope.close();
 }
 
