@@ -16,6 +16,7 @@ const STRIDE: usize = SIZE.width as usize * 4;
 /// Half of the square's side, in pixels.
 const REACH: usize = 40;
 
+#[expect(clippy::disallowed_methods, reason = "the program sets its own pace")]
 fn main() -> Result<(), HostError> {
     // One: open.
     let host = Host::open(&Options { width: SIZE.width, height: SIZE.height, ..Options::default() })?;
