@@ -2,6 +2,8 @@
 
 /** Bytes before each message on a control stream, which message-based transports omit. */
 const LENGTH_BYTES = 4;
+/** The first byte of a room's message with somebody's voice (docs/wire.md). */
+export const VOICE = 0x18;
 
 /** The text of one complete message. */
 export function textOf(bytes: Uint8Array): string {

@@ -1,7 +1,7 @@
 // A member's connection to its room, off the window's thread (local/line.ts).
 
 import { Blocked } from "./carrier.ts";
-import { textOf, withLength } from "./control.ts";
+import { VOICE, textOf, withLength } from "./control.ts";
 import { MAX_ROOM_MESSAGE_BYTES } from "./generated/core.ts";
 import { ROOMS_PATH } from "./generated/wire.ts";
 import type { FromLineWorker, Lane, LineDial, LineNews, ToLineWorker } from "./messages.ts";
@@ -17,8 +17,6 @@ const MOST_MESSAGES = 64;
 const MOST_UNSENT_BYTES = 4_096;
 /** How a text begins on the stream; no version of a room's messages does. */
 const TEXT = "{".charCodeAt(0);
-/** The first byte of a message with somebody's voice (docs/wire.md). */
-const VOICE = 0x18;
 /** A room takes a member for gone that says nothing for 5 s, and a member at rest says something every second. While the window's thread is busy,
  *  with a picture that takes long or with a world that it loads, its last message is said again in its place. It may be busy for half a minute:
  *  who sees no picture for longer has left. */

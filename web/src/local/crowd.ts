@@ -9,7 +9,7 @@ import type { Vec3 } from "../math.ts";
 import type { Body } from "./membership.ts";
 
 /** What others move follows their updates with this rate, in 1/s; the server's own world does it with the same. */
-export const FOLLOW = 18;
+const FOLLOW = 18;
 /** Metres beyond which something is put in its place at once. */
 const JUMP = 3;
 /** How many bodies are drawn with many triangles, and how far away at most, in metres: a head is 2 degrees wide there. Guess: others are behind
@@ -80,7 +80,7 @@ export class Crowd {
 
   /** Puts everybody where they are after so many seconds. `eyes`: who is beside its picture is not drawn; null where there are several. */
   place(bodies: readonly Body[], seconds: number, from: Vec3, eyes: Camera | null): void {
-    const share = 1 - Math.exp(-FOLLOW * Math.min(seconds, 0.25));
+    const share = followed(seconds);
     for (const body of bodies) this.#pose(body, share);
     const place = new Vector3(...from);
     const seen = eyes && new Frustum().setFromProjectionMatrix(new Matrix4().multiplyMatrices(eyes.projectionMatrix, eyes.matrixWorldInverse));
@@ -230,6 +230,11 @@ export function ballGeometry(): SphereGeometry {
 
 export function colourOf({ colour: [red, green, blue] }: RoomPerson): Color {
   return new Color().setRGB(red / 255, green / 255, blue / 255, SRGBColorSpace);
+}
+
+/** The share of the way that is covered in so many seconds. */
+export function followed(seconds: number): number {
+  return 1 - Math.exp(-FOLLOW * Math.min(seconds, 0.25));
 }
 
 /** Moves by this share of the way to a pose. */

@@ -1,6 +1,7 @@
 // This page as a member of the room that the world is: a line to it, and the core's replica behind that.
 
 import { micros, pageTime } from "../clock.ts";
+import { VOICE } from "../control.ts";
 import initCore, { RoomMember } from "../core/core.js";
 import { BODY_COLUMNS, OBJECT_COLUMNS, POSE_COLUMNS, type RoomNews, type RoomPerson } from "../generated/core.ts";
 import type { Pose } from "../math.ts";
@@ -9,8 +10,6 @@ import { type Line, type LineOut, openLine } from "./line.ts";
 
 /** What is wished: the server grants what the link permits. */
 const ROLE = "host";
-/** The first byte of a message with somebody's voice (docs/wire.md). */
-const VOICE = 0x18;
 /** That it hears others is said again after so much silence, in microseconds: another server may own the room since. */
 const REPEAT = 2_000_000;
 /** A packet's number, and no packet. */

@@ -8,7 +8,7 @@ import { type GLTF, GLTFLoader } from "three/examples/jsm/loaders/GLTFLoader.js"
 import type { RoomPerson } from "../generated/core.ts";
 import { webGl2Support } from "../gl.ts";
 import type { Pose, Vec3 } from "../math.ts";
-import { ballGeometry, colourOf, Crowd, FOLLOW, follow, HAND_SIZE } from "./crowd.ts";
+import { ballGeometry, colourOf, Crowd, follow, followed, HAND_SIZE } from "./crowd.ts";
 import type { Target, User } from "./interaction.ts";
 import type { Body, RoomObject } from "./membership.ts";
 import { Resolution } from "./resolution.ts";
@@ -114,7 +114,7 @@ export class LocalScene {
 
   /** Renders one picture. */
   render({ seconds, user, objects, bodies, held, pointed }: Picture): void {
-    const share = 1 - Math.exp(-FOLLOW * Math.min(seconds, 0.25));
+    const share = followed(seconds);
     for (const { object, pose } of objects) {
       const node = this.#objects.get(object);
       if (!node) continue;
