@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use clap::Args;
 use nearlight_codec::CodecKind;
 use nearlight_embed::Options;
-use nearlight_emulate::supervise;
+use nearlight_emulate::Supervisor;
 use nearlight_hook_wire::{Answer, LIBRARY, Listener, Message, Speaker, find_library};
 use nearlight_net::{Link, Token};
 use nearlight_units::Bitrate;
@@ -284,6 +284,7 @@ pub(crate) fn run(arguments: HookArguments) -> anyhow::Result<ExitCode> {
     command.args(words);
     listener.enter(&mut command);
     let name = Path::new(&program).file_name().unwrap_or(&program).to_string_lossy().into_owned();
+    let supervisor = Supervisor::new()?;
     let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -294,7 +295,7 @@ pub(crate) fn run(arguments: HookArguments) -> anyhow::Result<ExitCode> {
     };
     let (reminds, of) = (Arc::clone(&watch), name.clone());
     let reminding = thread::Builder::new().name("remind".into()).spawn(move || reminds.remind(&of))?;
-    let code = supervise(child).context("waiting for the program")?.code();
+    let code = supervisor.wait(child).context("waiting for the program")?.code();
     watch.heard().ended = true;
     watch.ended.notify_all();
     // It cannot have panicked: it only writes.

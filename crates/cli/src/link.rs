@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use nearlight_emulate::{DirectionReport, Layer, Link, LinkOptions, Means, Report, Wanted, supervise};
+use nearlight_emulate::{DirectionReport, Layer, Link, LinkOptions, Means, Report, Supervisor, Wanted};
 use nearlight_link::{HopSpec, LoadedPath, PathSpec};
 use nearlight_wifi::load_path;
 
@@ -115,8 +115,9 @@ pub(crate) fn run(arguments: LinkArguments) -> anyhow::Result<ExitCode> {
     let mut command = Command::new(&program);
     command.args(words);
     link.enter(&mut command);
+    let supervisor = Supervisor::new()?;
     let code = match command.spawn() {
-        Ok(child) => supervise(child).context("waiting for the command")?.code(),
+        Ok(child) => supervisor.wait(child).context("waiting for the command")?.code(),
         Err(error) => {
             eprintln!("nearlight: cannot run {}: {error}", program.display());
             if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }

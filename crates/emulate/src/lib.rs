@@ -27,5 +27,5 @@ pub use clock::machine_time;
 pub use lateness::Lateness;
 pub use link::{Link, LinkOptions, Means, OpenError, Refusal, Wanted};
 pub use report::{Amount, DirectionReport, Report};
-pub use supervise::{Ended, ask_to_end, end_with_this_thread, supervise};
+pub use supervise::{Ended, Supervisor, ask_to_end, end_with_this_thread};
 pub use tun::Layer;

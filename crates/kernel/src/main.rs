@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use nearlight_emulate::{end_with_this_thread, machine_time, supervise};
+use nearlight_emulate::{Supervisor, end_with_this_thread, machine_time};
 use nearlight_kernel::{Group, LoadOptions, Loaded, Parameters, USUAL_NAME, load, unload};
 use nearlight_tcp::{available_congestion_control, check_congestion_control};
 use nearlight_units::Span;
@@ -311,9 +311,10 @@ fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let mut command = Command::new(&program);
     command.args(words);
     end_with_this_thread(&mut command);
+    let supervisor = Supervisor::new()?;
     let child = group.enter(|| command.spawn())?;
     let child = child.with_context(|| format!("cannot run {}", program.display()))?;
-    let ended = supervise(child).context("waiting for the command")?;
+    let ended = supervisor.wait(child).context("waiting for the command")?;
     let (given, refused) = group.counts();
     drop(group);
     drop(loaded);
