@@ -177,8 +177,13 @@ fn programs(findings: &mut Findings) {
         let words = nearlight_display::graphics_on(&name).map_or_else(|error| error.to_string(), str::to_owned);
         format!("; with --display {name}: {words}")
     });
-    let words = format!("OpenGL by the processor on Xvfb, which cannot reach a GPU{}", shown.unwrap_or_default());
-    findings.good("programs", &words);
+    match crate::program::graphics_of_own_display() {
+        Ok(graphics) => findings.good("programs", &format!("{graphics} on Xvfb{}", shown.unwrap_or_default())),
+        Err(error) => {
+            let words = format!("no display for a program: {error:#}{}", shown.unwrap_or_default());
+            findings.tell(Verdict::Limited, "programs", &words, "serve -- PROGRAM needs what the message names");
+        }
+    }
 }
 
 async fn network(findings: &mut Findings, clock: Clock, port: u16) {

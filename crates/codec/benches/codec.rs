@@ -11,8 +11,8 @@ const SIZE: Size = Size { width: 1280, height: 720 };
 const CONFIG: EncoderConfig = EncoderConfig { size: SIZE, fps: 30, rate: Bitrate::from_mbps(10), threads: 1 };
 
 /// Pictures that the encoders cycle through, forwards and back so that motion never jumps.
-fn pictures() -> Vec<Picture> {
-    (0..30).chain((1..29).rev()).map(|moment| sample::moving_picture(SIZE, moment)).collect()
+fn pictures(size: Size) -> Vec<Picture> {
+    (0..30).chain((1..29).rev()).map(|moment| sample::moving_picture(size, moment)).collect()
 }
 
 fn conversion(criterion: &mut Criterion) {
@@ -29,7 +29,7 @@ fn conversion(criterion: &mut Criterion) {
 }
 
 fn codecs(criterion: &mut Criterion) {
-    let pictures = pictures();
+    let pictures = pictures(SIZE);
     for kind in CodecKind::ALL {
         let mut encoder = new_encoder(kind, CONFIG).expect("an encoder");
         let mut moments = pictures.iter().cycle();
@@ -48,11 +48,38 @@ fn codecs(criterion: &mut Criterion) {
     }
 }
 
+/// What more slices of a picture gain, and what they cost in quality at the same rate.
+fn slices(criterion: &mut Criterion) {
+    for (size, rate) in [(SIZE, CONFIG.rate), (Size { width: 1920, height: 1080 }, Bitrate::from_mbps(20))] {
+        let pictures = pictures(size);
+        for threads in 1..=4 {
+            let config = EncoderConfig { size, rate, fps: 60, threads };
+            let name = format!("slices/{size}, {threads} threads");
+            let mut encoder = new_encoder(CodecKind::H264, config).expect("an encoder");
+            let mut moments = pictures.iter().cycle();
+            criterion.bench_function(&name, |bencher| {
+                bencher.iter(|| encoder.encode(moments.next().expect("endless"), Reference::Newest).expect("bits"));
+            });
+            let mut encoder = new_encoder(CodecKind::H264, config).expect("an encoder");
+            let mut decoder = new_decoder(CodecKind::H264).expect("a decoder");
+            let (mut bytes, mut decibels) = (0, 0.0);
+            for picture in &pictures {
+                let bits = encoder.encode(picture, Reference::Newest).expect("bits").bits;
+                bytes += bits.len();
+                let decoded = decoder.decode(&bits).expect("a picture").expect("a picture");
+                decibels += quality::psnr(picture.view(), decoded).expect("of one size");
+            }
+            let count = pictures.len() as f64;
+            println!("{name}: {:.2} dB, {:.0} bytes a picture", decibels / count, bytes as f64 / count);
+        }
+    }
+}
+
 fn metrics(criterion: &mut Criterion) {
     let (one, other) = (sample::moving_picture(SIZE, 0), sample::moving_picture(SIZE, 1));
     criterion.bench_function("quality/psnr", |bencher| bencher.iter(|| quality::psnr(one.view(), other.view())));
     criterion.bench_function("quality/ssim", |bencher| bencher.iter(|| quality::ssim(one.view(), other.view())));
 }
 
-criterion_group!(benches, conversion, codecs, metrics);
+criterion_group!(benches, conversion, codecs, slices, metrics);
 criterion_main!(benches);

@@ -50,11 +50,12 @@ pub struct EncoderConfig {
 }
 
 impl EncoderConfig {
-    /// Two threads where the machine has two processors: encoding takes little more than half the time. More slices would cost bits and
-    /// leave nothing for rendering.
+    /// As many as the machine has processors, and at most four, which is `OpenH264`'s limit. On 16 processors of a Xeon a picture of
+    /// 1280x720 takes 10.2, 7.8, 4.7 and 4.2 ms by one to four threads, and one of 1920x1080 17, 16, 11 and 11 ms; four slices cost no more
+    /// quality than two, 0.3 dB (bench `codec`, `slices`).
     #[must_use]
     pub fn usual_threads() -> u8 {
-        std::thread::available_parallelism().map_or(1, |processors| processors.get().min(2) as u8)
+        std::thread::available_parallelism().map_or(1, |processors| processors.get().min(4) as u8)
     }
 }
 

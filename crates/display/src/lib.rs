@@ -25,6 +25,7 @@ mod layout;
 mod microphone;
 mod motors;
 mod processor_limit;
+mod renderer;
 mod sandbox;
 mod screen;
 mod shared_memory;

@@ -3,7 +3,8 @@
 //! The program and its X server stay in one IPC namespace: without `SysV` shared memory between them, each picture of a program that draws
 //! with the processor would be sent through a socket.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -50,8 +51,6 @@ const SYSTEM_FOLDERS: [&str; 13] = [
     "/var/lib",
     "/var/cache/fontconfig",
 ];
-/// Devices beside those that every sandbox has: graphics cards.
-const GRAPHICS: &str = "/dev/dri";
 /// Gamepads among others.
 const INPUT: &str = "/dev/input";
 /// The names of the network's hosts, on systems where `/etc/resolv.conf` leads there.
@@ -71,6 +70,8 @@ pub(crate) struct Needs<'a> {
     pub(crate) program: &'a Path,
     /// Sockets and files that it connects with: the display's, the cookie, the sound server's.
     pub(crate) sockets: &'a [PathBuf],
+    /// Of graphics cards.
+    pub(crate) devices: &'a [PathBuf],
     pub(crate) input: Input<'a>,
 }
 
@@ -111,7 +112,9 @@ pub(crate) fn arguments(needs: &Needs<'_>) -> Vec<OsString> {
         word("/run"),
     ]);
     add(&[word("--tmpfs"), word("/var/tmp"), word("--perms"), word("0700"), word("--dir"), word(RUNTIME_FOLDER)]);
-    add(&[word("--dev-bind-try"), word(GRAPHICS), word(GRAPHICS)]);
+    for device in needs.devices {
+        add(&[word("--dev-bind-try"), device, device]);
+    }
     match needs.input {
         // Programs open gamepads for writing, too.
         Input::Folder(folder) => add(&[word("--dev-bind"), folder, word(INPUT)]),
@@ -142,6 +145,12 @@ pub(crate) fn arguments(needs: &Needs<'_>) -> Vec<OsString> {
 /// For sockets and locks of the session (`XDG_RUNTIME_DIR`).
 pub(crate) const RUNTIME_FOLDER: &str = "/tmp/runtime";
 
+/// Whether a graphics card is reached by the file of this name in `/dev`: `dri` by Mesa's drivers, `nvidia0`, `nvidiactl` and others by
+/// NVIDIA's. `nvidia-caps` is for those who divide cards.
+pub(crate) fn is_graphics_device(name: &OsStr) -> bool {
+    name == "dri" || (name.as_bytes().starts_with(b"nvidia") && name != "nvidia-caps")
+}
+
 fn is_system(file: &Path) -> bool {
     SYSTEM_FOLDERS.iter().any(|folder| file.starts_with(folder))
 }
@@ -156,6 +165,7 @@ mod tests {
 
     fn line_with(sandbox: Sandbox, network: bool, program: &str, input: Input<'_>) -> String {
         let sockets = [PathBuf::from("/tmp/.X11-unix/X7")];
+        let devices = ["/dev/dri", "/dev/nvidia0"].map(PathBuf::from);
         let needs = Needs {
             sandbox,
             network,
@@ -163,6 +173,7 @@ mod tests {
             directory: Path::new("/home/me/work"),
             program: Path::new(program),
             sockets: &sockets,
+            devices: &devices,
             input,
         };
         arguments(&needs).join(" ".as_ref()).into_string().expect("plain words")
@@ -177,6 +188,17 @@ mod tests {
         assert!(words.contains("--ro-bind /tmp/.X11-unix/X7 /tmp/.X11-unix/X7"), "{words}");
         assert_eq!(words.matches(" --bind ").count(), 0, "nothing outside can be written: {words}");
         assert!(words.ends_with("--chdir /home/program --"));
+    }
+
+    #[test]
+    fn graphics_cards_are_within_reach() {
+        let words = line(Sandbox::Strict, false, "/usr/bin/xterm");
+        for device in ["/dev/dri", "/dev/nvidia0"] {
+            assert!(words.contains(&format!("--dev-bind-try {device} {device}")), "{words}");
+        }
+        let reached = ["dri", "nvidia0", "nvidiactl", "nvidia-modeset", "nvidia-caps", "sda", "input", "uinput"];
+        let reached: Vec<_> = reached.into_iter().filter(|name| is_graphics_device(OsStr::new(name))).collect();
+        assert_eq!(reached, ["dri", "nvidia0", "nvidiactl", "nvidia-modeset"]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::cursor::hidden;
 use crate::gamepad::Rumble;
 use crate::injection::{Consequence, Heard};
 use crate::microphone::Microphone;
-use crate::specification::{Demand, Ending, ProgramOptions, Report, SOUND_SOCKET};
+use crate::specification::{Demand, Ending, ProgramOptions, Report, SOUND_SOCKET, Task};
 use crate::sway;
 use crate::threads::{Bells, Threads, open_x};
 use crate::windows::{Order, Told};
@@ -65,6 +65,7 @@ enum Wish {
 /// A program on a display, as the studio sees it.
 pub struct ProgramSource {
     name: String,
+    graphics: String,
     size: (u16, u16),
     supervisor: Supervisor,
     sound: Option<SoundServer>,
@@ -289,7 +290,7 @@ impl ProgramSource {
         let supervisor = Supervisor { process, demands };
         let lost = || DisplayError::Supervisor(std::io::Error::other("it has no pipes"));
         let mut reports = BufReader::new(reports.ok_or_else(lost)?);
-        supervisor.demands.say(options).map_err(DisplayError::Supervisor)?;
+        supervisor.demands.say(&Task::Supervise(options.clone())).map_err(DisplayError::Supervisor)?;
         let first = if options.display.is_some() { None } else { next_report(&mut reports) };
         if let Some(Report::Failed { reason }) = first {
             return Err(DisplayError::Program(reason));
@@ -299,9 +300,9 @@ impl ProgramSource {
         let (windows_bell, hears_windows) = bell().map_err(DisplayError::Memory)?;
         let bells = Bells { capture: hears_capture, windows: hears_windows, watch: watch.clone() };
         let (threads, folder) = match (&options.display, first) {
-            (Some(name), _) => (open_x(&Place::Named(name.clone()), options, fps, bells)?, None),
-            (None, Some(Report::Display { number, cookie, folder })) => {
-                (open_x(&Place::Own { number, cookie }, options, fps, bells)?, Some(folder))
+            (Some(name), _) => (open_x(&Place::Named(name.clone()), None, options, fps, bells)?, None),
+            (None, Some(Report::Display { number, cookie, folder, card })) => {
+                (open_x(&Place::Own { number, cookie }, card, options, fps, bells)?, Some(folder))
             }
             (None, Some(Report::Compositor { wayland, own, folder })) => {
                 (sway::open(&wayland, &own, (options.size, options.largest), fps, bells)?, Some(folder))
@@ -337,6 +338,7 @@ impl ProgramSource {
         };
         Ok(Self {
             name,
+            graphics: threads.graphics.clone(),
             size: (width & !1, height & !1),
             supervisor,
             sound,
@@ -355,6 +357,12 @@ impl ProgramSource {
     #[must_use]
     pub const fn size(&self) -> (u16, u16) {
         self.size
+    }
+
+    /// What draws the OpenGL of the display's programs, for people.
+    #[must_use]
+    pub fn graphics(&self) -> &str {
+        &self.graphics
     }
 
     /// How the program ended, once it has and is not started again.

@@ -185,12 +185,21 @@ fn signal_name(signal: u8) -> &'static str {
     }
 }
 
+/// What a process that runs [`crate::supervise`] is to do: the first line of its standard input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Task {
+    Supervise(ProgramOptions),
+    /// Print what draws the OpenGL of the display in `DISPLAY`, or why nothing does: a JSON string, as `Result`.
+    NameRenderer,
+}
+
 /// What the supervisor reports, one JSON object in a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The X server answers at this display for this cookie. The program reaches the sockets in the folder.
-    Display { number: u32, cookie: Vec<u8>, folder: PathBuf },
+    /// The X server answers at this display for this cookie. The program reaches the sockets in the folder. Its OpenGL is drawn by the
+    /// graphics card of this name, if one draws there.
+    Display { number: u32, cookie: Vec<u8>, folder: PathBuf, card: Option<String> },
     /// The compositor answers at its Wayland socket and at its own. The program reaches the sockets in the folder.
     Compositor { wayland: PathBuf, own: PathBuf, folder: PathBuf },
     /// The program runs and can have so many gamepads; `how` describes its sandbox, for people.

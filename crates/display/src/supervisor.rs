@@ -5,6 +5,7 @@
 
 mod display_server;
 mod gamepads;
+mod graphics;
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -19,11 +20,12 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreape
 
 use self::display_server::DisplayServer;
 use self::gamepads::ProgramGamepads;
+use self::graphics::name_renderer;
 use crate::gamepads::PadChange;
 use crate::host::{Identity, descendants, find_program, identity, pid};
 use crate::processor_limit::ProcessorLimit;
-use crate::sandbox::{self, EMPTY_HOME, Needs, RUNTIME_FOLDER, Sandbox};
-use crate::specification::{Compositor, Demand, Ending, ProgramOptions, Report, SOUND_SOCKET};
+use crate::sandbox::{self, EMPTY_HOME, Needs, RUNTIME_FOLDER, Sandbox, is_graphics_device};
+use crate::specification::{Compositor, Demand, Ending, ProgramOptions, Report, SOUND_SOCKET, Task};
 
 /// How often it looks for children that have ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -43,9 +45,11 @@ const USUAL_NICENESS: u8 = 5;
 /// that ends at once must not take its program with it.
 const FIRST_PROCESS: &str = r#""$@"; status=$?; while kill -0 -1 2>/dev/null; do sleep 0.2; done; exit $status"#;
 /// Variables that a strictly fenced program gets from the server's environment, besides those of graphics libraries and toolkits.
-const PASSED_ON: [&str; 5] = ["PATH", "LANG", "LANGUAGE", "TZ", "TERM"];
-const PASSED_ON_PREFIXES: [&str; 10] =
-    ["LC_", "SDL_", "MESA_", "GALLIUM_", "LIBGL_", "LP_", "QT_", "GTK_", "GDK_", "__GL_"];
+const PASSED_ON: [&str; 6] = ["PATH", "LANG", "LANGUAGE", "TZ", "TERM", "DRI_PRIME"];
+const PASSED_ON_PREFIXES: [&str; 14] = [
+    "LC_", "SDL_", "MESA_", "GALLIUM_", "LIBGL_", "LP_", "QT_", "GTK_", "GDK_", "VK_", "__GL_", "__GLX_", "__EGL_",
+    "__NV_",
+];
 /// They lead to the desktop of the user who started the server, or are secrets of the server's.
 const WITHHELD: [&str; 9] = [
     "DISPLAY",
@@ -64,8 +68,10 @@ pub fn supervise() -> ExitCode {
     let (news, heard) = channel();
     let mut lines = BufReader::new(io::stdin()).lines();
     let first = lines.next().and_then(Result::ok);
-    let Some(options) = first.and_then(|line| serde_json::from_str::<ProgramOptions>(&line).ok()) else {
-        return ExitCode::FAILURE;
+    let options = match first.and_then(|line| serde_json::from_str(&line).ok()) {
+        Some(Task::Supervise(options)) => options,
+        Some(Task::NameRenderer) => return name_renderer(),
+        None => return ExitCode::FAILURE,
     };
     let orders = news.clone();
     thread::spawn(move || {
@@ -294,9 +300,11 @@ impl Supervisor {
             sandbox => {
                 let sound = self.sound_socket();
                 let sockets: Vec<PathBuf> = server.files.iter().chain(&sound).cloned().collect();
+                let devices = graphics_devices();
                 let needs = Needs {
                     sandbox,
                     network,
+                    devices: &devices,
                     home: &home,
                     directory: &directory,
                     program: &file,
@@ -498,6 +506,12 @@ fn now() -> Instant {
 #[expect(clippy::disallowed_methods, reason = "this process waits for others")]
 fn pause(time: Duration) {
     thread::sleep(time);
+}
+
+/// Those of this machine.
+fn graphics_devices() -> Vec<PathBuf> {
+    let files = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+    files.filter(|file| is_graphics_device(&file.file_name())).map(|file| file.path()).collect()
 }
 
 /// Standard output is the server's: if it is gone, standard input ends as well.

@@ -69,9 +69,11 @@ pub(crate) fn open(
     let (width, height) = size;
     let follows = if largest.is_some() { ", follows the viewer's window" } else { "" };
     let windows_bell = bells.windows;
+    let graphics = "OpenGL by the processor";
     Ok(Threads {
         size,
-        name: format!("with OpenGL by the processor on sway ({width}x{height}{follows})"),
+        name: format!("with {graphics} on sway ({width}x{height}{follows})"),
+        graphics: graphics.into(),
         pointer_in_picture: true,
         capture: Box::new(move |sink| capture.run(sink)),
         windows: Box::new(move |orders, tell| windows.run(&windows_bell, orders, tell)),

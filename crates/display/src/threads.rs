@@ -26,6 +26,8 @@ pub(crate) struct Threads {
     pub(crate) size: (u16, u16),
     /// For people: which display it is.
     pub(crate) name: String,
+    /// For people: what draws its programs' OpenGL.
+    pub(crate) graphics: String,
     /// The display draws the pointer itself.
     pub(crate) pointer_in_picture: bool,
     pub(crate) capture: CaptureWork,
@@ -40,12 +42,18 @@ pub(crate) struct Bells {
     pub(crate) watch: Watch,
 }
 
-/// Connects to an X display.
-pub(crate) fn open_x(place: &Place, options: &ProgramOptions, fps: u16, bells: Bells) -> Result<Threads, DisplayError> {
+/// Connects to an X display, on which programs draw with this graphics card; none: with what the display has.
+pub(crate) fn open_x(
+    place: &Place,
+    card: Option<String>,
+    options: &ProgramOptions,
+    fps: u16,
+    bells: Bells,
+) -> Result<Threads, DisplayError> {
     let captured = Arc::new(AtomicBool::new(false));
     // All connect while the display is as large as it gets.
     let [first, second, third] = [place.connect()?, place.connect()?, place.connect()?];
-    let graphics = first.graphics();
+    let graphics = card.map_or_else(|| first.graphics().to_owned(), |card| format!("OpenGL by {card}"));
     let shown = ScreenSize::new(first.size);
     let largest = options.largest.filter(|_| options.display.is_none());
     let windows = Windows::open(first, Arc::clone(&captured), shown.clone(), (options.size, largest))?;
@@ -58,6 +66,7 @@ pub(crate) fn open_x(place: &Place, options: &ProgramOptions, fps: u16, bells: B
     Ok(Threads {
         size,
         name: format!("with {graphics} on the X display {} ({width}x{height}{follows}, {how})", place.name()),
+        graphics,
         pointer_in_picture: false,
         capture: Box::new(move |sink| Ok(capture.run(sink)?)),
         windows: Box::new(move |orders, tell| Ok(windows.run(&windows_bell, orders, tell)?)),

@@ -56,7 +56,7 @@ impl Supervisor {
             match self.start_x_at(number, &cookie, &cookie_file)? {
                 Ok(process) => {
                     let cookie_word = cookie_file.clone().into_os_string();
-                    let server = DisplayServer {
+                    let mut server = DisplayServer {
                         process,
                         variables: vec![
                             ("DISPLAY", format!(":{number}").into()),
@@ -65,7 +65,8 @@ impl Supervisor {
                         ],
                         files: vec![x_socket(number), cookie_file],
                     };
-                    return Ok((server, Report::Display { number, cookie, folder }));
+                    let card = self.use_card(&mut server);
+                    return Ok((server, Report::Display { number, cookie, folder, card }));
                 }
                 Err(words) => said = words,
             }

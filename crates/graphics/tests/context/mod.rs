@@ -17,9 +17,13 @@ impl Context {
         // SAFETY: Mesa's library, or another one with this name by the distribution.
         let instance = unsafe { egl::DynamicInstance::<egl::EGL1_5>::load_required() }.expect("libEGL 1.5");
         // SAFETY: the default display is valid for every platform.
-        let display = unsafe { instance.get_platform_display(SURFACELESS, egl::DEFAULT_DISPLAY, &[egl::ATTRIB_NONE]) };
-        let display = display.expect("a display without a screen");
-        instance.initialize(display).expect("a driver");
+        let [surfaceless, any] = unsafe {
+            let surfaceless = instance.get_platform_display(SURFACELESS, egl::DEFAULT_DISPLAY, &[egl::ATTRIB_NONE]);
+            [surfaceless.ok(), instance.get_display(egl::DEFAULT_DISPLAY)]
+        };
+        // Drivers other than Mesa's may know a display without a screen as the default one only.
+        let mut displays = [surfaceless, any].into_iter().flatten();
+        let display = displays.find(|display| instance.initialize(*display).is_ok()).expect("a driver");
         instance.bind_api(egl::OPENGL_API).expect("OpenGL");
         let wanted = [egl::RENDERABLE_TYPE, egl::OPENGL_BIT, egl::SURFACE_TYPE, 0, egl::NONE];
         let config = instance.choose_first_config(display, &wanted).expect("configurations").expect("a configuration");
