@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let clock = || Time::from_nanos(started.elapsed().as_nanos() as u64);
     let mut source = WorldSource::plaza(Backend::default().or_environment()?, Conversion::Processor, &clock)?;
     println!("{} after {:?}", source.describe(), started.elapsed());
-    let wanted = PictureRequest { size: None, fps: None, views: if stereo { 2 } else { 1 } };
+    let wanted = PictureRequest { size: None, fps: None, views: if stereo { 2 } else { 1 }, processors: 1 };
     let sustained = choose_size(&mut source, &wanted, &clock)?;
     println!("{} (all after {:?})", sustained.reason, started.elapsed());
 

@@ -1,6 +1,7 @@
 //! Starts all parts of the server and shuts them down in order.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, RwLock};
@@ -579,10 +580,13 @@ fn choose_format(
             Some((width, height))
         }
     };
-    let wanted = SizeRequest { size, fps: options.fps, views: if options.stereo { 2 } else { 1 } };
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let wanted = SizeRequest { size, fps: options.fps, views: if options.stereo { 2 } else { 1 }, processors };
     let sustained = match source {
         Opened::OnDemand(source) => choose_size(source.as_mut(), &wanted, now)?,
-        Opened::SelfPaced(_) => of_coding(wanted.size.unwrap_or(VIDEO_SIZE), wanted.fps.unwrap_or(VIDEO_FPS)),
+        Opened::SelfPaced(_) => {
+            of_coding(wanted.size.unwrap_or(VIDEO_SIZE), wanted.fps.unwrap_or(VIDEO_FPS), processors)
+        }
     };
     if !sustained.keeps {
         tracing::warn!(
