@@ -13,7 +13,7 @@ use openh264::OpenH264API;
 use openh264::decoder::{Decoder as LibraryDecoder, DecoderConfig as LibraryDecoderConfig};
 
 use self::bitstream::Sequence;
-use self::encode::{LibraryEncoder, bits_per_second, needs_level_5_2};
+use self::encode::{LibraryEncoder, MOST_FPS, bits_per_second, needs_level_5_2};
 use self::slice::{Mark, Referred, Slice};
 use crate::references::{Kept, References, Verdict};
 use crate::{
@@ -100,7 +100,7 @@ impl H264Encoder {
 
     fn code(&mut self, view: &PictureView<'_>) -> Result<Coded, CodecError> {
         let frame = self.next;
-        let milliseconds = self.frames * 1_000 / u64::from(self.config.fps.max(1));
+        let milliseconds = self.frames * 1_000 / u64::from(self.config.fps.clamp(1, MOST_FPS));
         let (bits, key) = self.library.encode(view, milliseconds.cast_signed())?;
         self.frames += 1;
         let reference = self.note(frame, &bits, key)?;
@@ -216,12 +216,12 @@ impl Encoder for H264Encoder {
     }
 
     fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError> {
-        let (old, new) = (bits_per_second(self.config.rate), bits_per_second(rate));
         let config = EncoderConfig { rate, ..self.config };
+        let (old, new) = (bits_per_second(self.config), bits_per_second(config));
         if self.frames == 0 {
             self.library = LibraryEncoder::new(config)?;
         } else if old != new {
-            self.library.set_rate(rate, new > old)?;
+            self.library.set_rate(config, new > old)?;
         }
         self.config = config;
         Ok(())

@@ -78,6 +78,20 @@ fn key_frames_come_only_when_asked_for() {
 }
 
 #[test]
+fn the_rate_is_held_at_the_frame_rates_of_headsets() {
+    for (kind, fps) in CodecKind::ALL.into_iter().flat_map(|kind| [60, 72, 90, 120].map(|fps| (kind, fps))) {
+        let rate = Bitrate::from_mbps(4);
+        let mut encoder = new_encoder(kind, EncoderConfig { size: SMALL, fps, rate, threads: 1 }).unwrap();
+        // The first second starts with a key frame.
+        let frames: Vec<_> = (0..3 * u32::from(fps))
+            .map(|moment| encoder.encode(&sample::moving_picture(SMALL, moment), Reference::Newest).unwrap())
+            .collect();
+        let sent = bytes(&frames[usize::from(fps)..]) as f64 * 8.0 / 2.0 / rate.as_bps() as f64;
+        assert!((0.9..1.1).contains(&sent), "{kind} at {fps} frames a second: {sent:.2} of the rate");
+    }
+}
+
+#[test]
 fn rate_changes_take_effect_without_a_key_frame() {
     for kind in CodecKind::ALL {
         let mut encoder = encoder(kind, SMALL, Bitrate::from_mbps(2));

@@ -4,7 +4,6 @@
 
 use std::ptr::null_mut;
 
-use nearlight_units::Bitrate;
 use openh264_sys2::source::APILoader;
 use openh264_sys2::{
     CAMERA_VIDEO_REAL_TIME, CM_BT709, CONSTANT_ID, CP_BT709, ENCODER_LTR_MARKING_FEEDBACK,
@@ -21,6 +20,9 @@ use crate::{CodecError, EncoderConfig, PictureView};
 /// Rates are multiples of this, in bits a second: the library passes a target through a 32-bit float and rejects one that rounding raised
 /// above the maximum. Up to 268 Mb/s a float holds every multiple of 16.
 const RATE_STEP: i32 = 16;
+
+/// Most frames a second that the library takes into account (its `MAX_FRAME_RATE`); of more, each would get the bits that it has at this rate.
+pub const MOST_FPS: u16 = 60;
 
 /// From this many bits per pixel on, the loop filter's thresholds are those of a quantiser six steps finer.
 ///
@@ -192,10 +194,10 @@ impl LibraryEncoder {
     /// Changes the target rate of an encoder that has encoded at least one frame.
     ///
     /// The library rejects a target above the maximum, so the maximum moves first when the rate rises and last when it falls.
-    pub fn set_rate(&mut self, rate: Bitrate, rises: bool) -> Result<(), CodecError> {
+    pub fn set_rate(&mut self, config: EncoderConfig, rises: bool) -> Result<(), CodecError> {
         let target = (ENCODER_OPTION_BITRATE, SPATIAL_LAYER_ALL);
         let maximum = (ENCODER_OPTION_MAX_BITRATE, SPATIAL_LAYER_0);
-        let rate = bits_per_second(rate);
+        let rate = bits_per_second(config);
         let order = if rises { [maximum, target] } else { [target, maximum] };
         for (option, layer) in order {
             self.set_option(option, SBitrateInfo { iLayer: layer, iBitrate: rate })?;
@@ -217,20 +219,23 @@ pub fn needs_level_5_2(config: EncoderConfig) -> bool {
     macroblocks > LEVEL_4_2_PICTURE || macroblocks * u32::from(config.fps.max(1)) > LEVEL_4_2_SECOND
 }
 
-/// The library rejects fewer bits a second than frames, and counts in 32 bits.
-pub fn bits_per_second(rate: Bitrate) -> i32 {
-    rate.as_bps().clamp(100_000, 200_000_000) as i32 / RATE_STEP * RATE_STEP
+/// What the library is told, for which a second has at most [`MOST_FPS`] frames. It rejects fewer bits a second than frames, and counts in
+/// 32 bits.
+pub fn bits_per_second(config: EncoderConfig) -> i32 {
+    let fps = config.fps.max(1);
+    let rate = config.rate.as_bps() * u64::from(fps.min(MOST_FPS)) / u64::from(fps);
+    rate.clamp(100_000, 200_000_000) as i32 / RATE_STEP * RATE_STEP
 }
 
 /// The library fixes it for the lifetime of an encoder.
 fn loop_filter_offset(config: EncoderConfig) -> i32 {
     let pixels = f64::from(config.size.width) * f64::from(config.size.height) * f64::from(config.fps.max(1));
-    if f64::from(bits_per_second(config.rate)) < PLENTY_BITS_PER_PIXEL * pixels { 0 } else { PLENTY_FILTER_OFFSET }
+    if (config.rate.as_bps() as f64) < PLENTY_BITS_PER_PIXEL * pixels { 0 } else { PLENTY_FILTER_OFFSET }
 }
 
 fn write_parameters(config: EncoderConfig, parameters: &mut SEncParamExt) {
-    let rate = bits_per_second(config.rate);
-    let fps = f32::from(config.fps.max(1));
+    let rate = bits_per_second(config);
+    let fps = f32::from(config.fps.clamp(1, MOST_FPS));
     let (width, height) = (i32::from(config.size.width), i32::from(config.size.height));
     // The screen content mode ignores the rate while frames may not be skipped: it exceeds it fourfold on the same picture.
     parameters.iUsageType = CAMERA_VIDEO_REAL_TIME;
