@@ -132,21 +132,7 @@ impl ProgramArguments {
 /// Starts a display as programs get one, and says what draws their OpenGL there.
 #[cfg(target_os = "linux")]
 pub(crate) fn graphics_of_own_display() -> anyhow::Result<String> {
-    let options = ProgramOptions {
-        command: Vec::new(),
-        display: None,
-        compositor: Compositor::X11,
-        size: (64, 64),
-        largest: None,
-        restart: Restart::Never,
-        sandbox: Sandbox::Strict,
-        network: false,
-        user: None,
-        cpu_share: None,
-        gamepads: GamepadMeans::Off,
-        sound: false,
-        microphone: false,
-    };
+    let options = ProgramOptions::new(Vec::new(), (64, 64));
     let source = ProgramSource::open(&options, FPS, (&std::env::current_exe()?, &[SUPERVISOR]))?;
     Ok(source.graphics().to_owned())
 }

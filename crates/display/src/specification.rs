@@ -40,6 +40,28 @@ pub struct ProgramOptions {
     pub microphone: bool,
 }
 
+impl ProgramOptions {
+    /// A program on an Xvfb of this size that stays as it is: once, in a strict sandbox, without network, gamepads and sound.
+    #[must_use]
+    pub const fn new(command: Vec<OsString>, size: (u16, u16)) -> Self {
+        Self {
+            command,
+            display: None,
+            compositor: Compositor::X11,
+            size,
+            largest: None,
+            restart: Restart::Never,
+            sandbox: Sandbox::Strict,
+            network: false,
+            user: None,
+            cpu_share: None,
+            gamepads: GamepadMeans::Off,
+            sound: false,
+            microphone: false,
+        }
+    }
+}
+
 /// What a program draws on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compositor {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearlight_display::{Compositor, GamepadMeans, ProgramOptions, ProgramSource, Restart, Sandbox};
+use nearlight_display::{GamepadMeans, ProgramOptions, ProgramSource};
 use nearlight_scene::{
     Application as _, Output, PictureSink, Planes, PlanesContent, PushSource as _, SceneError, SubmittedPicture,
     Viewer, ViewerInput,
@@ -141,21 +141,8 @@ impl Game {
     fn start(folder: &Folder, means: GamepadMeans, numbers: &[u8]) -> Self {
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::INFO);
         subscriber.with_writer(|| ToLog).init();
-        let options = ProgramOptions {
-            command: vec![folder.0.join("program").into(), "gamepad".into()],
-            display: None,
-            compositor: Compositor::X11,
-            size: (320, 240),
-            largest: None,
-            restart: Restart::Never,
-            sandbox: Sandbox::Strict,
-            network: false,
-            user: None,
-            cpu_share: None,
-            gamepads: means,
-            sound: false,
-            microphone: false,
-        };
+        let command = vec![folder.0.join("program").into(), "gamepad".into()];
+        let options = ProgramOptions { gamepads: means, ..ProgramOptions::new(command, (320, 240)) };
         let supervisor = std::env::current_exe().expect("this one");
         let mut source = ProgramSource::open(&options, 10, (&supervisor, &[SUPERVISOR])).expect("a display");
         let sink = Arc::new(Sink { start: Instant::now() });

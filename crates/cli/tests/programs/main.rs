@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearlight_display::{Compositor, GamepadMeans, ProgramOptions, ProgramSource, Restart, Sandbox};
+use nearlight_display::{ProgramOptions, ProgramSource, Sandbox};
 use nearlight_scene::{
     Application as _, Output, PictureSink, Planes, PlanesContent, PushSource as _, SceneError, SubmittedPicture,
     Viewer, ViewerInput,
@@ -113,20 +113,10 @@ impl Served {
         let printed = folder.0.join("printed");
         let words = format!("exec {} {what} > {}", folder.program().display(), printed.display());
         let options = ProgramOptions {
-            command: ["sh", "-c", &words].map(Into::into).to_vec(),
-            display: None,
-            compositor: Compositor::X11,
-            size: SIZE,
-            largest: None,
-            restart: Restart::Never,
             sandbox: Sandbox::Off,
-            network: false,
             // Root's programs may write into the folder.
             user: is_root().then(|| "root".into()),
-            cpu_share: None,
-            gamepads: GamepadMeans::Off,
-            sound: false,
-            microphone: false,
+            ..ProgramOptions::new(["sh", "-c", &words].map(Into::into).to_vec(), SIZE)
         };
         let supervisor = Path::new(env!("CARGO_BIN_EXE_nearlight"));
         let mut source = ProgramSource::open(&options, fps, (supervisor, &["program-supervisor"])).expect("a display");
