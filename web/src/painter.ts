@@ -94,7 +94,7 @@ class ProcessorPainter implements Painter {
     // The canvas ends above the marker's rows, so neither call puts them there.
     if (image) this.#context.putImageData(image, 0, 0);
     else this.#context.drawImage(picture, 0, 0);
-    return image ? markerOf(image, crop) : drawnMarker(picture, crop);
+    return image ? markerOf(image, crop) : unconvertedMarker(picture, crop);
   }
 
   /** The picture as the canvas wants it, in memory that is used again; null where the browser does not convert. */
@@ -130,8 +130,13 @@ class VideoPainter implements Painter {
     const shown = new VideoFrame(picture, { visibleRect: { x, y, width, height: crop.height }, displayWidth: width, displayHeight: crop.height, timestamp });
     // Whoever writes gives the picture away. The element ends with the page alone, so a refusal concerns nobody.
     this.#writer.write(shown).catch(() => shown.close());
-    return (await copiedMarker(picture, crop)) ?? drawnMarker(picture, crop);
+    return unconvertedMarker(picture, crop);
   }
+}
+
+/** The marker's pixels of a picture that is in the decoder's format. Copying them is cheaper; not every browser does. */
+async function unconvertedMarker(picture: VideoFrame, crop: Crop): Promise<MarkerPixels | null> {
+  return (await copiedMarker(picture, crop)) ?? drawnMarker(picture, crop);
 }
 
 /** The marker's pixels, copied from the decoder's: no more of the picture is read. Null where the browser does not copy them, or there is no marker. */

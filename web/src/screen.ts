@@ -20,6 +20,8 @@ const NEWS = 1 / 16;
 const TOLD_BY = 64;
 /** Longer intervals are pauses. */
 const PAUSE_MS = 100;
+/** Of displays, 60 a second. Longer means are those of a busy page. */
+const SLOWEST_USUAL_REFRESH_MS = 1_000 / 60;
 
 interface Waiting {
   frame: PictureKey;
@@ -75,6 +77,8 @@ export class Screen {
   readonly #waiting = new Map<number, Waiting>();
   #number = 0;
   #painted: Painted | null = null;
+  /** When the first picture since the last chance was painted. */
+  #unseenSince = Number.NaN;
   #painting = false;
   #scheduled: number;
   #later: ReturnType<typeof setTimeout> | undefined;
@@ -110,14 +114,25 @@ export class Screen {
     this.#waiting.clear();
   }
 
-  /** A page that is not looked at has no chances: nothing is painted for it. */
+  /** A page that is not looked at has no chances. */
   #isUnseen(): boolean {
-    return this.#painted !== null && performance.now() - this.#painted.paintedAt > PAUSE_MS;
+    return this.#painted !== null && performance.now() - this.#unseenSince > PAUSE_MS;
+  }
+
+  /**
+   * A newer picture may replace the painted one before the display's chance. A picture waits for half the time between two chances in the
+   * mean, so what takes longer to paint would miss this chance too; and the chances of a worker that is always busy never come in WebKit.
+   * There, and on a page that is not looked at, the painted picture is replaced only when it is old.
+   */
+  #paintsOver({ paintedAt }: Painted): boolean {
+    if (this.#queue.shows_in_turn) return false;
+    const isQuick = this.#paints.ms <= Math.min(this.#chances.ms, SLOWEST_USUAL_REFRESH_MS) / 2;
+    return (isQuick && !this.#isUnseen()) || performance.now() - paintedAt > PAUSE_MS;
   }
 
   /** Paints what is next, where the canvas is free or may be painted over. */
   #advance(): void {
-    if (this.#painting || (this.#painted && (this.#queue.shows_in_turn || this.#isUnseen()))) return;
+    if (this.#painting || (this.#painted && !this.#paintsOver(this.#painted))) return;
     const number = this.#queue.take(micros(this.#clock.now()));
     this.#closeSkipped();
     const next = number === undefined ? undefined : this.#waiting.get(number);
@@ -130,7 +145,10 @@ export class Screen {
     this.#painting = true;
     const begunAt = performance.now();
     try {
-      this.#painted = { frame, marker: await this.#painter.paint(picture, crop), paintedAt: performance.now() };
+      const marker = await this.#painter.paint(picture, crop);
+      const paintedAt = performance.now();
+      if (!this.#painted) this.#unseenSince = paintedAt;
+      this.#painted = { frame, marker, paintedAt };
     } finally {
       picture.close();
       this.#painting = false;
