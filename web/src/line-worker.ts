@@ -22,6 +22,9 @@ const TEXT = "{".charCodeAt(0);
  *  who sees no picture for longer has left. */
 const QUIET_MS = 1_500;
 const BUSY_MS = 30_000;
+/** A room answers each sign of life. One from which nothing comes for so long is gone: a browser notices a dead server only after half a minute over
+ *  WebTransport. Longer than a room waits for a member, so that a page which was away hears the room's reason. */
+const GONE_MS = 8_000;
 
 /** Messages that wait for a busy window, of which voices would be heard too late. Guess: two seconds of ten voices, and more than a room sends before
  *  it gives up a member that takes nothing. */
@@ -158,11 +161,15 @@ let session: Session | null = null;
 /** What the window last said of its user, and when. */
 let newest: { bytes: Uint8Array; at: number } | null = null;
 let sentAt = 0;
+/** When something last came from the room; before its first message others watch over its answers. */
+let cameAt = Number.POSITIVE_INFINITY;
+let watchedAt = Number.POSITIVE_INFINITY;
 /** What the window has not been told, because it is busy with what it was told before. */
 let untold: LineNews[] = [];
 let isTaken = true;
 
 function tell(news: LineNews): void {
+  if (news.type === "message") cameAt = performance.now();
   const isVoice = news.type === "message" && news.bytes[0] === VOICE;
   if (isVoice && untold.length >= MOST_UNTOLD_VOICES) return;
   if (untold.length >= MOST_UNTOLD) {
@@ -188,7 +195,7 @@ async function open({ transport, origin, certificate, limitMs }: LineDial): Prom
       transport === "websocket"
         ? new WebSocketSession(await openWebSocket(origin, ROOMS_PATH, limit))
         : new WebTransportSession(await openWebTransport(origin, ROOMS_PATH, certificate, limit));
-    setInterval(sayAgain, QUIET_MS / 3);
+    setInterval(watch, QUIET_MS / 3);
   } catch (error) {
     scope.postMessage({ type: "failed", why: error instanceof Error ? error.message : String(error), blocked: error instanceof Blocked });
   }
@@ -209,8 +216,19 @@ function onSend(bytes: Uint8Array, lane: Lane): void {
   session?.send(bytes, lane);
 }
 
-function sayAgain(): void {
+function watch(): void {
   const now = performance.now();
+  // After a pause of this thread what came meanwhile waits behind this call.
+  const wasAway = now - watchedAt >= QUIET_MS;
+  watchedAt = now;
+  if (!wasAway && now - cameAt >= GONE_MS) {
+    session?.close();
+    return onEnded("nothing comes from the server any more");
+  }
+  sayAgain(now);
+}
+
+function sayAgain(now: number): void {
   if (!newest || now - sentAt < QUIET_MS || now - newest.at > BUSY_MS) return;
   sentAt = now;
   session?.send(newest.bytes, "datagram");

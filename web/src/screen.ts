@@ -20,6 +20,8 @@ const NEWS = 1 / 16;
 const TOLD_BY = 64;
 /** Longer intervals are pauses. */
 const PAUSE_MS = 100;
+/** A page without chances for so long is not looked at. Guess: pages that only were busy lacked them for 0.3 s. */
+const HIDDEN_MS = 1_000;
 /** Of displays, 60 a second. Longer means are those of a busy page. */
 const SLOWEST_USUAL_REFRESH_MS = 1_000 / 60;
 
@@ -99,7 +101,7 @@ export class Screen {
   /** Takes the picture over and shows it at one of the display's next chances, unless newer ones come first. */
   show(frame: PictureKey, picture: VideoFrame, crop: Crop, { capturedAt, deadline }: DisplayTimes): void {
     // Only the newest waits on a page that is not looked at.
-    if (this.#isUnseen()) this.#queue.set_refresh_interval(Number.NaN);
+    if (this.#unseenFor() > PAUSE_MS) this.#queue.set_refresh_interval(Number.NaN);
     this.#number += 1;
     this.#waiting.set(this.#number, { frame, picture, crop });
     this.#queue.push(capturedAt, deadline, this.#number);
@@ -114,20 +116,20 @@ export class Screen {
     this.#waiting.clear();
   }
 
-  /** A page that is not looked at has no chances. */
-  #isUnseen(): boolean {
-    return this.#painted !== null && performance.now() - this.#unseenSince > PAUSE_MS;
+  /** For how long the painted picture and those before it have waited for a chance. */
+  #unseenFor(): number {
+    return this.#painted ? performance.now() - this.#unseenSince : 0;
   }
 
   /**
    * A newer picture may replace the painted one before the display's chance. A picture waits for half the time between two chances in the
    * mean, so what takes longer to paint would miss this chance too; and the chances of a worker that is always busy never come in WebKit.
-   * There, and on a page that is not looked at, the painted picture is replaced only when it is old.
+   * There the painted picture is replaced only when it is old. A page that is not looked at has no chances: nothing is painted for it.
    */
   #paintsOver({ paintedAt }: Painted): boolean {
-    if (this.#queue.shows_in_turn) return false;
+    if (this.#queue.shows_in_turn || this.#unseenFor() > HIDDEN_MS) return false;
     const isQuick = this.#paints.ms <= Math.min(this.#chances.ms, SLOWEST_USUAL_REFRESH_MS) / 2;
-    return (isQuick && !this.#isUnseen()) || performance.now() - paintedAt > PAUSE_MS;
+    return isQuick || performance.now() - paintedAt > PAUSE_MS;
   }
 
   /** Paints what is next, where the canvas is free or may be painted over. */

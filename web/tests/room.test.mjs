@@ -355,6 +355,18 @@ test("a page that loses its room joins it again by itself, and shows its own pic
   assert.deepEqual(errors.filter((words) => !/ERR_|WebSocket/.test(words)), []);
 });
 
+test("a page notices over WebTransport that nothing comes from its server any more, and joins its room again when it answers", async (context) => {
+  const own = await startServer({ token: TOKEN, more: SMALL });
+  context.after(() => own.stop("SIGKILL"));
+  const { page, context: pages } = await openLocal("Ada", undefined, "webtransport", own);
+  context.after(() => pages.close());
+  // A process that stands still says nothing, as one that has been killed; and it leaves the browser's connection open.
+  process.kill(own.pid, "SIGSTOP");
+  await until(page, () => window.nearlight.state === "reconnecting", "it notices that nothing comes", { timeout: 20_000 });
+  process.kill(own.pid, "SIGCONT");
+  await until(page, () => window.nearlight.state === "live" && window.nearlight.room.people.length === 1, "it is in the room again");
+});
+
 test("a page that cannot join its room tries again, then offers it, and its user gets in when there is a place", async (context) => {
   const own = await startServer({ token: TOKEN, more: [...SMALL, "--max-members", "1"] });
   context.after(() => own.stop("SIGKILL"));

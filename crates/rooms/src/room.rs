@@ -127,6 +127,8 @@ struct Seat {
     limits: Limits,
     hearing: voice::Hearing,
     heard_at: Time,
+    /// When the newest message to it was written.
+    told_at: Time,
     command: CommandNumber,
     /// The revision after that command.
     command_revision: Revision,
@@ -301,6 +303,7 @@ impl Room {
             limits: Limits::new(now),
             hearing: voice::Hearing::default(),
             heard_at: now,
+            told_at: now,
             command: CommandNumber::default(),
             command_revision: Revision::default(),
             clock: None,

@@ -414,15 +414,23 @@ fn who_is_in_the_rooms_own_program_is_a_member_like_others() {
 }
 
 #[test]
-fn at_rest_nothing_is_sent_but_signs_of_life() {
+fn at_rest_nothing_is_sent_but_signs_of_life_and_answers_to_them() {
     let mut hall = Hall::new(&[Role::Guest; 10]);
     for (place, (_, replica)) in hall.members.iter_mut().enumerate() {
         replica.set_body(&body(place as f32)).expect("poses");
     }
     hall.pass(3_000);
     hall.assert_agreement();
-    let before: usize = hall.received.iter().sum();
+    let counted = |hall: &Hall, place: usize| {
+        let sent = hall.room.traffic(hall.members[place].0).expect("a member").sent_messages;
+        (sent, hall.received[place])
+    };
+    let before: Vec<_> = (0..10).map(|place| counted(&hall, place)).collect();
     hall.pass(10_000);
-    let after: usize = hall.received.iter().sum();
-    assert_eq!(after, before);
+    // Each says something every second, and the answer is a receipt.
+    for (place, (messages, bytes)) in before.into_iter().enumerate() {
+        let (messages_after, bytes_after) = counted(&hall, place);
+        assert!((9..=10).contains(&(messages_after - messages)), "answers to {place}");
+        assert!((40..=100).contains(&(bytes_after - bytes)), "{bytes} to {bytes_after} bytes in 10 s");
+    }
 }

@@ -74,6 +74,7 @@ impl Room {
             if has_written {
                 seat.traffic.sent += Bytes::new((out.len() - before) as u64);
                 seat.traffic.sent_messages += 1;
+                seat.told_at = now;
                 return Some(seat.id);
             }
             seat.ready = false;

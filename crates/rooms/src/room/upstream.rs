@@ -11,6 +11,10 @@ use crate::state::{Cause, Change, CommandNumber, MemberId, ObjectId, Role};
 /// Who says nothing for this long was out of reach: a member at rest gives a sign of life every second.
 const OUTAGE: Span = Span::from_millis(1_500);
 
+/// Who says something and has been told nothing for this long is answered: each sign of life is, by which a member at rest knows that the
+/// room is there.
+const UNANSWERED: Span = Span::from_millis(500);
+
 impl Room {
     pub(super) fn on_upstream(&mut self, now: Time, member: MemberId, upstream: Upstream) {
         let Some(place) = self.places.get(&member).copied() else { return };
@@ -19,6 +23,10 @@ impl Room {
         seat.delivery.on_revision(now, upstream.revision);
         if was_silent {
             seat.delivery.on_outage_over(now);
+        }
+        let is_unanswered = now.saturating_since(seat.told_at) >= UNANSWERED;
+        seat.delivery.receipt_due |= is_unanswered;
+        if was_silent || is_unanswered {
             self.make_ready(place);
         }
         let Some(seat) = &mut self.seats[place] else { return };
