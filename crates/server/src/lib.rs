@@ -31,6 +31,7 @@ mod serve;
 mod session;
 mod session_common;
 mod sound;
+mod source;
 mod state;
 mod studio;
 mod transports;

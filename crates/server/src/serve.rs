@@ -1,7 +1,6 @@
 //! Starts all parts of the server and shuts them down in order.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, RwLock};
@@ -14,15 +13,12 @@ use nearlight_net::{
     CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Limits, Link, ListenOptions,
     Listener, NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
 };
-use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
+use nearlight_rate::{Bounds, UnknownController, new_controller};
 use nearlight_rooms::Role;
-use nearlight_scene::{
-    Application, OpenOptions, Opened, PacedTestCard, PictureRequest as SizeRequest, PushSource, SceneError, SourceKind,
-    Sustained, choose_size, of_coding, open,
-};
+use nearlight_scene::{Application, Opened, PacedTestCard, PushSource, SceneError, SourceKind, Sustained};
 use nearlight_session::Captures;
 use nearlight_tcp::{CongestionControlError, check_congestion_control};
-use nearlight_units::{Bitrate, Time};
+use nearlight_units::Bitrate;
 use nearlight_webrtc::Certificate;
 use nearlight_wifi::ConfigError;
 use tokio::sync::{mpsc, watch};
@@ -35,13 +31,14 @@ use crate::hosts::Hosts;
 use crate::http::Site;
 use crate::links::{check_of, token_for};
 use crate::metrics::{Metrics, Observer};
-use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
+use crate::options::{IceServer, ServeOptions, UnityOptions};
 use crate::page::{self, ModelFile, PageState};
 use crate::pairing::Pairing;
 use crate::rooms::{self, Rooms, SharedRoom};
 use crate::rtc::whep::Refused;
 use crate::rtc::{self, Exchange};
 use crate::sound::Mixer;
+use crate::source::{MAX_RATE, bounds, check_rates, choose_format, open_source};
 use crate::state::{Offers, ServerState, handshakes_of};
 use crate::studio::{Format, Studio, StudioOptions};
 use crate::transports::Entrances;
@@ -54,16 +51,6 @@ const STUDIO_CHECK: Duration = Duration::from_millis(500);
 const WAITING_SESSIONS: usize = 64;
 /// How long sessions may take to say goodbye when the server shuts down.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
-
-/// Default size of a video: 720p30, which two processor cores sustain.
-const VIDEO_SIZE: (u16, u16) = (1_280, 720);
-const VIDEO_FPS: u16 = 30;
-
-/// Bits for each pixel that a picture can use. At 0.18 OpenH264 shows the project's own scene with 39.5 dB, moving in every frame: any gain
-/// beyond that is hard to see, and each bit costs time to encode and decode.
-const BITS_PER_PIXEL: f64 = 0.25;
-/// Default upper limit for any picture: common Wi-Fi 5 delivers three to four times this to one station.
-const MAX_RATE: Bitrate = Bitrate::from_mbps(100);
 
 /// Why a server cannot start or continue.
 #[derive(Debug, thiserror::Error)]
@@ -527,76 +514,4 @@ const fn with_members(limits: Limits, members: usize) -> Limits {
 /// Rejects rates that contradict one another.
 fn create_event_log(path: &Path) -> Result<(EventLog, EventLogThread), ServerError> {
     EventLog::create(path).map_err(|source| ServerError::File { path: path.display().to_string(), source })
-}
-
-fn check_rates(options: &ServeOptions) -> Result<(), ServerError> {
-    let [lowest, start, highest] =
-        [("--min-rate", options.min_rate), ("--rate", options.start_rate), ("--max-rate", options.max_rate)];
-    for ((low_name, low), (high_name, high)) in [(lowest, start), (start, highest), (lowest, highest)] {
-        if let Some((low, high)) = low.zip(high).filter(|(low, high)| low > high) {
-            return Err(ServerError::Rates { low_name, low, high_name, high });
-        }
-    }
-    Ok(())
-}
-
-/// The controller's bounds: as the owner requested, otherwise what the picture can use.
-fn bounds(format: Format, options: &ServeOptions) -> Bounds {
-    let (start, maximum) = (options.start_rate, options.max_rate);
-    let pixels = f64::from(format.size.width) * f64::from(format.size.height) * f64::from(format.fps);
-    let useful = Bitrate::from_bps((pixels * BITS_PER_PIXEL) as u64).min(MAX_RATE).max(Bounds::START);
-    // A start rate above the default maximum raises the maximum to it.
-    let maximum = maximum.unwrap_or_else(|| useful.max(start.unwrap_or(Bitrate::ZERO)));
-    let usual = Bounds::up_to(maximum);
-    // A ladder's lowest rung is below what the others begin at.
-    let own = PRESETS.iter().find(|preset| preset.name == options.controller).map(|preset| preset.bounds.minimum);
-    let usual_minimum = own.map_or(usual.minimum, |own| own.min(usual.minimum));
-    let minimum = options.min_rate.unwrap_or(usual_minimum);
-    Bounds { minimum, start: start.unwrap_or(usual.start), ..usual }.in_order()
-}
-
-/// A video is decoded to one size from the start, so `auto` cannot be measured for it.
-fn open_source(options: &ServeOptions, now: &dyn Fn() -> Time) -> Result<Opened, SceneError> {
-    let size = match options.size {
-        PictureSize::Auto => VIDEO_SIZE,
-        PictureSize::Fixed { width, height } => (width, height),
-    };
-    let fps = options.fps.unwrap_or(VIDEO_FPS);
-    let (backend, conversion) = (options.backend, options.conversion);
-    open(&options.source, &OpenOptions { backend, conversion, size, fps, clock: now })
-}
-
-/// Size and frame rate as the owner requested, the rest as the machine sustains.
-fn choose_format(
-    source: &mut Opened,
-    options: &ServeOptions,
-    now: &dyn Fn() -> Time,
-) -> Result<(Format, Sustained), ServerError> {
-    let size = match options.size {
-        PictureSize::Auto => None,
-        PictureSize::Fixed { width, height } => {
-            let size = Size { width, height };
-            size.check().map_err(|error| ServerError::Size { width, height, reason: error.to_string() })?;
-            Some((width, height))
-        }
-    };
-    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let wanted = SizeRequest { size, fps: options.fps, views: if options.stereo { 2 } else { 1 }, processors };
-    let sustained = match source {
-        Opened::OnDemand(source) => choose_size(source.as_mut(), &wanted, now)?,
-        Opened::SelfPaced(_) => {
-            of_coding(wanted.size.unwrap_or(VIDEO_SIZE), wanted.fps.unwrap_or(VIDEO_FPS), processors)
-        }
-    };
-    if !sustained.keeps {
-        tracing::warn!(
-            "this machine does not sustain {}x{} at {} fps: {}; choose a smaller --size or --fps, or omit both: then they are measured",
-            sustained.width,
-            sustained.height,
-            sustained.fps,
-            sustained.reason
-        );
-    }
-    let Sustained { width, height, fps, .. } = sustained;
-    Ok((Format { size: Size { width, height }, fps, stereo: options.stereo }, sustained))
 }
