@@ -1,15 +1,8 @@
-// When a page whose server is gone goes to another one, in virtual time, and what of a link it believes. Needs no browser: Node reads the
-// page's own TypeScript through esbuild.
+// When a page whose server is gone goes to another one, in virtual time, and what of a link it believes. Needs no browser.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { build } from "esbuild";
-
-async function load(name) {
-  const source = new URL(`../src/${name}`, import.meta.url).pathname;
-  const { outputFiles } = await build({ entryPoints: [source], bundle: true, format: "esm", write: false });
-  return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
-}
+import { load } from "./load.mjs";
 
 const { Relocation } = await load("relocation.ts");
 const { frontOf, linkBy, pageOf, questionTo, takeMovedPage, withFragment } = await load("link.ts");

@@ -1,12 +1,10 @@
-// Where the world is rendered if that is left to measurements. Needs no browser: Node reads the page's own TypeScript through esbuild.
+// Where the world is rendered if that is left to measurements. Needs no browser.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { build } from "esbuild";
+import { load } from "./load.mjs";
 
-const source = new URL("../src/rendering.ts", import.meta.url).pathname;
-const { outputFiles } = await build({ entryPoints: [source], bundle: true, format: "esm", write: false });
-const { RenderingChooser } = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+const { RenderingChooser } = await load("rendering.ts");
 
 /** Where it is rendered after each of these seconds, each of them bad or not. */
 function story(chooser, seconds) {

@@ -1,14 +1,8 @@
-// Parts of the page that decide for a member of a room, without a browser: Node reads the page's own TypeScript through esbuild.
+// Parts of the page that decide for a member of a room, without a browser.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { build } from "esbuild";
-
-async function load(name) {
-  const source = new URL(`../src/${name}`, import.meta.url).pathname;
-  const { outputFiles } = await build({ entryPoints: [source], bundle: true, format: "esm", write: false });
-  return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
-}
+import { load } from "./load.mjs";
 
 const { Volumes } = await load("volume.ts");
 const { Pauses } = await load("local/pauses.ts");

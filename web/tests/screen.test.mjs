@@ -1,14 +1,11 @@
-// Which pictures the page paints, and when: in virtual time, without a browser. Node reads the page's own TypeScript through esbuild.
+// Which pictures the page paints, and when: in virtual time, without a browser.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { build } from "esbuild";
+import { load } from "./load.mjs";
 
-const resolveDir = new URL("../src", import.meta.url).pathname;
-const contents = 'export { Screen } from "./screen.ts"; export { initSync } from "./core/core.js";';
-const { outputFiles } = await build({ stdin: { contents, resolveDir }, bundle: true, format: "esm", write: false });
-const { Screen, initSync } = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+const { Screen, initSync } = await load("screen.ts", "core/core.js");
 initSync({ module: readFileSync(new URL("../dist/core.wasm", import.meta.url)) });
 
 /** A screen whose painter takes `paintMs`, in a page whose time stands still but for that. */
