@@ -1,5 +1,7 @@
 # make run     installs what is missing, builds, serves and prints the link          (ARGS="--port 9000" passes options on)
-# make test    installs what the tests need and runs every test
+# make test    installs what the tests need and runs every Rust suite, the page in Chromium and the Python package
+# make test-all  `make test`, then other browsers, aarch64, Ray, NATS, manifests, BPF, WebAssembly and fuzz targets
+# make build   builds all commands: nearlight, nearlight-lab, and the hook's library
 # make bench   measures: codecs, controllers, sessions and the whole path
 # make kernel  builds what `nearlight kernel` needs: congestion control in the Linux kernel
 # make check   formatting, lints and the page's types
@@ -12,13 +14,13 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 NEARLIGHT := $(TARGET)/release/nearlight
 PAGE := web/dist/index.html
-PAGE_SOURCES := $(shell find Cargo.toml Cargo.lock rust-toolchain.toml web/src web/public web/build.mjs web/package-lock.json web/tsconfig.json crates/web-core crates/session crates/wire crates/rooms crates/events crates/units crates/rate crates/window crates/pace crates/fec crates/xtask -type f -not -path 'web/src/core/*' 2>/dev/null)
+PAGE_SOURCES := $(shell find Cargo.toml Cargo.lock rust-toolchain.toml web/src web/public web/build.mjs web/package-lock.json web/tsconfig.json web/core core/session core/wire rooms/rooms core/events core/units core/rate core/window core/fec tools/xtask -type f -not -path 'web/src/core/*' 2>/dev/null)
 SECONDS_EACH ?= 60
 PREFIX ?= /usr/local
 
-.PHONY: run test bench check types fuzz build kernel install-library python setup-run setup-kernel setup-python setup-test clean
+.PHONY: run product test test-all test-further bench check types fuzz build kernel install-library python setup-run setup-kernel setup-python setup-test setup-test-all clean
 
-run: setup-run build
+run: setup-run product
 	exec $(NEARLIGHT) serve $(ARGS)
 
 setup-run:
@@ -33,32 +35,41 @@ setup-kernel:
 setup-test:
 	@scripts/setup.sh test
 
+setup-test-all:
+	@scripts/setup.sh test-all
+
 $(PAGE): $(PAGE_SOURCES)
 	cargo run --quiet --profile tool -p nearlight-xtask -- page
 
-build: $(PAGE)
+# What `make run` needs; `build` adds the lab's command.
+product: $(PAGE)
 	cargo build --release -p nearlight-cli -p nearlight-hook
+
+build: product
+	cargo build --release -p nearlight-cli -p nearlight-hook -p nearlight-lab-cli
 
 kernel: setup-kernel
 	cargo build --release -p nearlight-kernel --features bpf
 
-check: setup-kernel $(PAGE)
+check: setup-run $(PAGE)
 	cargo fmt --all --check
-	cargo clippy --release --workspace --all-targets -- -D warnings
-	cargo clippy --release -p nearlight-kernel --features bpf --all-targets -- -D warnings
-	cargo clippy --release -p nearlight-nats --features client --all-targets -- -D warnings
+	cargo clippy --quiet --profile checked --workspace --all-targets -- -D warnings
 	cd web && npm run --silent check
 
-# The tests build the command themselves, with what their own dependencies need: building it first would be done twice.
 test: setup-test $(PAGE)
 	scripts/test.sh
+
+test-all: test test-further
+
+test-further: setup-test-all $(PAGE)
+	scripts/test.sh further
 
 bench: setup-run build
 	scripts/bench.sh
 
 types: setup-run
-	NEARLIGHT_RENEW_TYPES=1 cargo test --release --package nearlight-wire --package nearlight-events --package nearlight-web-core typescript
-	NEARLIGHT_RENEW_TYPES=1 cargo test --release --package nearlight-capi --test header
+	NEARLIGHT_RENEW_TYPES=1 cargo test --profile checked --package nearlight-wire --package nearlight-events --package nearlight-web-core typescript
+	NEARLIGHT_RENEW_TYPES=1 cargo test --profile checked --package nearlight-capi --test header
 
 install-library: setup-run $(PAGE)
 	scripts/install-library.sh $(PREFIX)

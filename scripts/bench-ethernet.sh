@@ -8,7 +8,7 @@ nearlight=$target/release/nearlight
 seconds=${SECONDS_EACH:-20}
 [ "$(id -u)" = 0 ] || { echo "bench-ethernet: needs root for network namespaces; left out" >&2; exit 0; }
 
-cargo build --quiet --release -p nearlight-packet --example frame_burst
+cargo build --quiet --release -p nearlight-net --example frame_burst
 near=nearlight-near-$$ far=nearlight-far-$$
 trap 'ip netns del $near; ip netns del $far' EXIT
 ip netns add "$near"

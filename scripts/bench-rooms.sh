@@ -7,13 +7,13 @@
 #   fleet      100 members in rooms of 20 on one server, and on two that share the rooms through NATS, in turn
 #   virtual    10,000 members for 60 s in virtual time, once
 #
-# PARTS="members fleet" chooses some of them. `fleet` needs a build with `--features nearlight-cli/fleet`.
+# PARTS="members fleet" chooses some of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 nearlight="$(realpath "${CARGO_TARGET_DIR:-target}")/release/nearlight"
 runs=${1:-3} parts=${PARTS:-members crowd fleet virtual} out=${OUT:-$(mktemp -d)}
 fail() { echo "bench-rooms: $*" >&2; exit 1; }
-[ -x "$nearlight" ] || fail "build first: cargo build --release -p nearlight-cli --features nearlight-cli/fleet"
+[ -x "$nearlight" ] || fail "build first: make build"
 command -v python3 >/dev/null || fail "python3 is missing, which computes the medians"
 mkdir -p "$out"
 # A socket for each member, in the crowd and in the server.

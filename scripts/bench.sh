@@ -16,10 +16,10 @@ cargo bench --quiet -p nearlight-embed --bench datapath
 cargo bench --quiet -p nearlight-embed --bench arrival
 
 printf '\n== pictures of OpenGL: where they become planes\n'
-cargo bench --quiet -p nearlight-graphics --bench gl
+cargo bench --quiet -p nearlight-embed --features graphics --bench gl
 
 printf '\n== erasure codes, ours and others (microseconds by sources+repairs of 1,200 bytes)\n'
-"$nearlight" lab fec-bench --json --each 20
+cargo run --quiet --release -p nearlight-fec-bench
 
 printf '\n== erasure codes in WebAssembly (node)\n'
 scripts/wasi-kernels.sh

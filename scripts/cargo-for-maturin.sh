@@ -16,6 +16,6 @@ case "$1" in
   # Built by itself, the module would have libraries with fewer features than the workspace's tests have, and nearly all of them would be
   # compiled a second time. This asks for the same module as `cargo test` does; the messages tell maturin where it is.
   rustc)
-    exec cargo test --release --workspace --exclude nearlight-xtask --features nearlight-cli/fleet --test module --no-run --message-format json-render-diagnostics ;;
+    exec cargo test --profile checked --workspace --exclude nearlight-xtask --test module --no-run --message-format json-render-diagnostics ;;
   *) exec cargo "$@" ;;
 esac

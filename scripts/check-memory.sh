@@ -17,9 +17,9 @@ export LD_LIBRARY_PATH=$work/lib
 fail() { echo "check-memory: $*" >&2; exit 1; }
 
 for name in five_calls viewer openuvr_device; do
-  cc -std=c99 -D_DEFAULT_SOURCE -O1 -g -I "$work/include" "examples/$name.c" -L "$work/lib" -lnearlight -o "$work/$name"
+  cc -std=c99 -D_DEFAULT_SOURCE -O1 -g -I "$work/include" "library/examples/$name.c" -L "$work/lib" -lnearlight -o "$work/$name"
 done
-c++ -std=c++17 -O1 -g -I "$work/include" examples/five_calls.cpp -L "$work/lib" -lnearlight -o "$work/five_calls_cpp"
+c++ -std=c++17 -O1 -g -I "$work/include" library/examples/five_calls.cpp -L "$work/lib" -lnearlight -o "$work/five_calls_cpp"
 
 # Valgrind runs one thread at a time; with its fair lock no thread waits for seconds.
 read -ra more <<<"${VALGRIND:-}"

@@ -23,13 +23,13 @@ case $version in
 esac
 root=${DESTDIR:-}$prefix
 install -d "$root/lib/pkgconfig" "$root/include"
-install -m 644 include/nearlight.h include/openuvr.h "$root/include/"
+install -m 644 library/include/nearlight.h library/include/openuvr.h "$root/include/"
 install -m 644 "$library" "$root/lib/libnearlight.a"
 
 # The shared library is linked from the static one, because its symbols get a version: two interfaces can then live in one process.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-names=$(grep -oh '\b\(nl\|openuvr\)_[a-z_]*(' include/nearlight.h include/openuvr.h | tr -d '(' | sort -u)
+names=$(grep -oh '\b\(nl\|openuvr\)_[a-z_]*(' library/include/nearlight.h library/include/openuvr.h | tr -d '(' | sort -u)
 {
   echo "NEARLIGHT_$interface {"
   echo "global:"

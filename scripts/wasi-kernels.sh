@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS=-Ctarget-feature=+simd128 \
-  cargo build --quiet --release --target wasm32-wasip1 -p nearlight-fec-kernels
-node --no-warnings scripts/wasi.mjs "${CARGO_TARGET_DIR:-target}/wasm32-wasip1/release/nearlight-fec-kernels.wasm" "$@"
+  cargo build --quiet --release --target wasm32-wasip1 -p nearlight-fec-bench
+node --no-warnings scripts/wasi.mjs "${CARGO_TARGET_DIR:-target}/wasm32-wasip1/release/nearlight-fec-bench.wasm" "$@"

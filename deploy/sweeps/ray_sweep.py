@@ -68,7 +68,7 @@ def arguments():
     parser.add_argument("plan", type=pathlib.Path)
     parser.add_argument("--shards", type=int, required=True, help="number of tasks; several for each processor")
     parser.add_argument("--address", help="the cluster's address; one on this machine if not given")
-    parser.add_argument("--program", type=pathlib.Path, default=pathlib.Path("target/release/nearlight"))
+    parser.add_argument("--program", type=pathlib.Path, default=pathlib.Path("target/release/nearlight-lab"))
     parser.add_argument("--file", type=pathlib.Path, action="append", default=[], help="a file or folder that the plan reads; repeatable")
     parser.add_argument("--out", type=pathlib.Path, help="folder for the joined results [default: results/PLAN]")
     chosen = parser.parse_args(mine)
@@ -77,6 +77,9 @@ def arguments():
     for needed in (chosen.plan, chosen.program):
         if not needed.is_file():
             parser.error(f"there is no file `{needed}`")
+    # `nearlight` only hands over to the lab's command beside it, which the nodes would not have.
+    if chosen.program.name == "nearlight" and chosen.program.with_name("nearlight-lab").is_file():
+        chosen.program = chosen.program.with_name("nearlight-lab")
     chosen.options = passed_on
     return chosen
 

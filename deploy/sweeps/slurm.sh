@@ -5,7 +5,7 @@
 #
 # and when the array has ended:
 #
-#     target/release/nearlight lab merge results/vrcc-stable-shard-*-of-64
+#     target/release/nearlight-lab lab merge results/vrcc-stable-shard-*-of-64
 #
 # A task that was killed is repeated with `SHARDS=64 sbatch --array=NUMBER ...`; it continues with the runs that are missing. Slurm takes about a second for
 # each task: choose shards that run for minutes.
@@ -19,4 +19,4 @@ shift
 : "${SLURM_ARRAY_TASK_ID:?start this as an array: sbatch --array=1-64 $0 $plan}"
 # The shards are numbered from 1 without gaps, also where a single one is repeated: SHARDS says how many there are then.
 shards=${SHARDS:-$SLURM_ARRAY_TASK_MAX}
-exec "${NEARLIGHT:-target/release/nearlight}" lab run "$plan" --shard "$SLURM_ARRAY_TASK_ID/$shards" --threads 1 "$@"
+exec "${NEARLIGHT:-target/release/nearlight-lab}" lab run "$plan" --shard "$SLURM_ARRAY_TASK_ID/$shards" --threads 1 "$@"

@@ -13,7 +13,7 @@ import unittest
 from ray.cluster_utils import Cluster
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROGRAM = pathlib.Path(os.environ.get("NEARLIGHT_BIN", HERE.parents[1] / "target/release/nearlight")).resolve()
+PROGRAM = pathlib.Path(os.environ.get("NEARLIGHT_BIN", HERE.parents[1] / "target/release/nearlight-lab")).resolve()
 SHARDS = 12
 PLAN = """
 question = "Does a sweep over several nodes give the same bytes?"

@@ -1,7 +1,7 @@
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{Arbitrary as _, Unstructured};
-use nearlight_ethernet::fuzzing::{Operation, run};
+use nearlight_net::link_layer::fuzzing::{Operation, run};
 
 // Both ends of the Ethernet transport and a network that loses, reorders, repeats, changes and makes up frames.
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use nearlight_units::Time;
-use nearlight_urs::signalling::{Guest, Method, Mode, Order, Request, Signalling};
+use nearlight_urs::signalling::{Command, Guest, Method, Mode, Request, Signalling};
 
 // Lines, each from one of two clients: over WebSocket and as the bodies of requests. Peers answer whatever they are asked.
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -33,10 +33,10 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         ] {
             signalling.on_request(now, &request(method, what, line));
         }
-        while let Some(order) = signalling.poll_order() {
+        while let Some(order) = signalling.poll_command() {
             match order {
-                Order::Answer(peer, _) => signalling.on_answer(now, peer, Ok("v=0".into())),
-                Order::Offer(peer) => signalling.on_offer(now, peer, Ok("v=0".into())),
+                Command::Answer(peer, _) => signalling.on_answer(now, peer, Ok("v=0".into())),
+                Command::Offer(peer) => signalling.on_offer(now, peer, Ok("v=0".into())),
                 _ => {}
             }
         }

@@ -1,7 +1,9 @@
 // The page: connects the shell, the worker that plays the stream, the screen's user and the headset.
 
+import { explain } from "./carrier.ts";
 import { pageTime } from "./clock.ts";
 import { showCursor } from "./cursor.ts";
+import { Ends } from "./ends.ts";
 import { Fleet } from "./fleet.ts";
 import { TRANSPORTS } from "./generated/core.ts";
 import { type ControllerDescription, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES } from "./generated/wire.ts";
@@ -21,18 +23,19 @@ import { presenceNumbers } from "./presence.ts";
 import { Program } from "./program.ts";
 import type { RenderingChoice } from "./rendering.ts";
 import { RoomPanel } from "./room-panel.ts";
-import { Shell } from "./shell.ts";
+import { Shell, type ShellOut } from "./shell.ts";
 import { StreamedEyes } from "./streamed-eyes.ts";
 import { hasWebRtc, missingFeatures } from "./support.ts";
 import { surfaceFor } from "./surface.ts";
 import { Walker } from "./walker.ts";
+import { workerError } from "./worker-error.ts";
 import { MAIN_ROOM, WorldRendering, renderingChoiceOf, roomOf } from "./world-rendering.ts";
 
 /** The headset user's initial pose if the server has not set one yet. */
 const START: Pose = { position: [0, 1.6, 6], orientation: [0, 0, 0, 1] };
 
-/** What a hand feels that does something to an object of the page's own world: as strong as the server's. */
-const FELT = { milliseconds: 60, strong: 0.5, weak: 0.9 };
+/** Haptics of a hand that acts on an object of the world that the page renders: as strong as the server's. */
+const HAND_HAPTICS = { milliseconds: 60, strong: 0.5, weak: 0.9 };
 
 class App {
   readonly #token: string;
@@ -45,12 +48,15 @@ class App {
     onPort: (port) => this.#worker.postMessage({ type: "speaker", port } satisfies ToWorker, [port]),
     onClock: (clock) => this.#post({ type: "speaker-clock", clock }),
   });
+  readonly #ends = new Ends();
+  /** The worker has sent something, so it has started. */
+  #workerStarted = false;
   readonly #questions = new Map<number, (text: string) => void>();
-  #asked = 0;
-  /** The session's end in the window, where it runs over WebRTC. */
+  #questionCount = 0;
+  /** The session's end in the window, when it runs over WebRTC. */
   #peer: Peer | null = null;
   #headset: Headset | null = null;
-  /** The headset's, where it shows the server's pictures. */
+  /** Draws the server's pictures in the headset. */
   #streamed: StreamedEyes | null = null;
   #entering = false;
   /** The user lets the application read pasted text and write the clipboard: ?clipboard before the link's fragment. */
@@ -62,8 +68,7 @@ class App {
     onProgram: (name) => this.#onProgram(name),
     onNotice: (words) => this.#shell.onNotice(words),
     onEnded: (words) => {
-      this.#fleet.close();
-      this.#post({ type: "close" });
+      this.#close();
       this.#shell.onEnded(words);
     },
     send: (message) => this.#send(message, true),
@@ -79,17 +84,17 @@ class App {
     onGesture: () => this.#startSound(),
     output: () => this.#loudspeaker.output,
   });
-  /** ?room= before the link's fragment; none: it cannot exist. */
+  /** ?room= before the link's fragment; null when no room can have that name. */
   readonly #roomAsked = roomOf(new URLSearchParams(location.search).get("room"));
   readonly #roomName = this.#roomAsked ?? MAIN_ROOM;
   readonly #rendering: WorldRendering;
   readonly #fleet: Fleet;
-  /** The name that the server was told. */
-  #said = "";
+  /** The name that the server knows. */
+  #sentName = "";
   /** The initial pose of users, once the server has set it. */
   #start: Pose | null = null;
 
-  /** `movedPage`: what the page brings from the server that it was on. */
+  /** `movedPage`: the state that the page brings from its former server. */
   constructor({ token, certificate }: Pairing, movedPage: MovedPage | null) {
     this.#shell = new Shell({
       onEnter: () => this.#enter(),
@@ -101,6 +106,9 @@ class App {
       onVolume: (volume) => this.#setVolume(volume),
       onTransport: (transport) => this.#useTransport(transport),
       onRendering: (rendering) => this.#useRendering(rendering),
+      onCommandKey: (isControl) => {
+        this.#walker.commandIsControl = isControl;
+      },
     });
     this.#shell.onSound(this.#loudspeaker.volume, this.#loudspeaker.muted);
     element("save-events").addEventListener("click", () => void this.#saveEvents());
@@ -111,9 +119,9 @@ class App {
       onToggleMute: () => this.#toggleMute(),
       onToggleTalk: () => this.#room.toggleTalking(),
     });
+    this.#walker.commandIsControl = this.#shell.commandIsControl;
     this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#onWorker(data);
-    this.#worker.onerror = (event) =>
-      this.#shell.onState({ state: "failed", message: `Its worker does not start: ${event.message || "a file is missing"}. Reload the page.` });
+    this.#worker.onerror = (event) => this.#onWorkerError(event);
     this.#token = token;
     this.#certificate = certificate;
     this.#fleet = new Fleet(movedPage, {
@@ -129,30 +137,51 @@ class App {
     this.#startWorker();
     this.#rendering.apply();
     void this.#offerVr();
-    navigator.xr?.addEventListener("devicechange", () => void this.#offerVr());
-    window.addEventListener("pagehide", () => {
-      this.#fleet.close();
-      this.#post({ type: "close" });
-      // The worker may be terminated before it can say goodbye.
-      this.#peer?.close();
-      this.#rendering.close();
-    });
+    this.#listen();
+    window.nearlight = this.#hooks();
+  }
+
+  #listen(): void {
+    const { signal } = this.#ends;
+    navigator.xr?.addEventListener("devicechange", () => void this.#offerVr(), { signal });
+    window.addEventListener("pagehide", () => this.#close(), { signal });
     // A page that comes back from the browser's cache has closed its session.
     window.addEventListener("pageshow", (event) => {
       if (event.persisted) location.reload();
     });
-    for (const name of ["gamepadconnected", "gamepaddisconnected"]) window.addEventListener(name, () => this.#tellDevices());
-    document.addEventListener("paste", (event) => {
+    for (const name of ["gamepadconnected", "gamepaddisconnected"]) window.addEventListener(name, () => this.#sendDevices(), { signal });
+    const onPaste = (event: ClipboardEvent): void => {
       const text = event.clipboardData?.getData("text/plain");
-      if (text && this.#clipboard) {
-        event.preventDefault();
-        this.#post({ type: "clipboard", text });
-      }
-    });
-    window.nearlight = this.#hooks();
+      if (!text || !this.#clipboard) return;
+      event.preventDefault();
+      this.#post({ type: "clipboard", text });
+    };
+    document.addEventListener("paste", onPaste, { signal });
   }
 
-  #tellDevices(): void {
+  /** Ends everything that the page has started: its session is over, or the page is hidden for good. */
+  #close(): void {
+    if (this.#ends.closed) return;
+    // The worker says goodbye and ends. It may be terminated before that, so the window ends a WebRTC session by itself.
+    this.#post({ type: "close" });
+    this.#ends.close();
+    this.#peer?.close();
+    this.#fleet.close();
+    this.#rendering.close();
+    this.#room.close();
+    this.#program.close();
+    this.#headset?.close();
+    this.#walker.close();
+    this.#loudspeaker.close();
+    this.#shell.close();
+  }
+
+  #onWorkerError(event: ErrorEvent): void {
+    const what = this.#workerStarted ? "Its worker has failed" : "Its worker does not start";
+    this.#shell.onState({ state: "failed", message: `${what}: ${workerError(event)}. Reload the page.` });
+  }
+
+  #sendDevices(): void {
     const gamepads = connected().map(({ index, id, vibrationActuator }) => ({ index, name: id, haptics: Boolean(vibrationActuator) }));
     this.#post({ type: "devices", gamepads, controllers: this.#controllers });
   }
@@ -163,11 +192,11 @@ class App {
     else this.#headset?.shake(target.controller, haptics);
   }
 
-  /** Throws for a message that is longer than the protocol's. */
+  /** Sends a message to the application. Throws when it is longer than the protocol allows. */
   #send(data: string | ArrayBuffer | Uint8Array, reliable: boolean): void {
     const bytes = typeof data === "string" ? new TextEncoder().encode(data) : new Uint8Array(data);
-    const most = reliable ? MAX_RELIABLE_MESSAGE_BYTES : MAX_UNRELIABLE_MESSAGE_BYTES;
-    if (bytes.length > most) throw new RangeError(`a message has at most ${most} bytes, and this one ${bytes.length}`);
+    const maximum = reliable ? MAX_RELIABLE_MESSAGE_BYTES : MAX_UNRELIABLE_MESSAGE_BYTES;
+    if (bytes.length > maximum) throw new RangeError(`a message has at most ${maximum} bytes, and this one ${bytes.length}`);
     this.#post({ type: "send", data: bytes, reliable });
   }
 
@@ -178,7 +207,7 @@ class App {
     const { surface, why } = surfaceFor(painter === "webgl2" || painter === "video" || painter === "2d" ? painter : "auto");
     const transport = transportOf(options.get("transport"));
     this.#shell.onTransport(transport);
-    this.#said = this.#shell.userName;
+    this.#sentName = this.#shell.userName;
     const start: ToWorker = {
       type: "start",
       surface,
@@ -192,7 +221,7 @@ class App {
       displayHz: 60,
       displayOrder: options.get("display") === "newest" ? "newest" : "in-turn",
       clipboard: this.#clipboard,
-      userName: this.#said,
+      userName: this.#sentName,
     };
     this.#worker.postMessage(start, [surface.target]);
     this.#walker.sendNow();
@@ -215,6 +244,11 @@ class App {
   }
 
   #onWorker(message: FromWorker): void {
+    this.#workerStarted = true;
+    if (this.#ends.closed && message.type !== "answer") {
+      if (message.type === "frame") message.picture.close();
+      return;
+    }
     switch (message.type) {
       case "state":
         // The page's own pictures need no session.
@@ -229,12 +263,16 @@ class App {
       case "carrier":
         this.#hud.onCarrier(message.name, message.why);
         break;
+      case "codec":
+        this.#hud.onCodecFailures(message.why);
+        break;
       case "peer":
         this.#peer?.close();
         this.#peer = new Peer({
           port: message.port,
           origin: location.href,
           token: this.#token,
+          codecs: message.codecs,
           onSound: (track) => {
             this.#loudspeaker.track = track;
           },
@@ -311,9 +349,9 @@ class App {
     if (demonstration) this.#say(new Uint8Array(4), true);
   }
 
-  /** What the room calls this user as long as the server renders. */
+  /** The user's name in the room while the server renders. */
   get #visitor(): string {
-    return this.#said || `Visitor ${this.#rendering.session}`;
+    return this.#sentName || `Visitor ${this.#rendering.session}`;
   }
 
   /** A packet of the user's voice, or an empty one, for others in the room. */
@@ -335,17 +373,17 @@ class App {
     if (stream.views === 1) this.#walker.aspect = stream.width / stream.height;
   }
 
-  /** A name belongs to a session: with another one a new session begins. */
-  #tellName(): void {
+  /** A name belongs to a session, so another one begins a new session. */
+  #sendName(): void {
     const { userName } = this.#shell;
-    if (userName === this.#said) return;
-    this.#said = userName;
+    if (userName === this.#sentName) return;
+    this.#sentName = userName;
     this.#post({ type: "name", userName, anew: this.#shell.demonstration && !this.#rendering.local });
   }
 
   #enter(): void {
     this.#startSound();
-    this.#tellName();
+    this.#sendName();
     this.#shell.view = "world";
     this.#walker.focus();
     if (matchMedia("(pointer: fine)").matches) this.#walker.lockPointer();
@@ -359,7 +397,7 @@ class App {
     if (this.#entering) return;
     this.#entering = true;
     this.#startSound();
-    this.#tellName();
+    this.#sendName();
     const local = this.#rendering.local;
     const streamed = local ? null : new StreamedEyes((at, frame, marker) => {
       const message: ToWorker = { type: "shown", at: pageTime(at), frame, marker };
@@ -368,7 +406,10 @@ class App {
     const [eyes, start] = local ? [local.eyes(), this.#rendering.head] : [streamed as StreamedEyes, this.#start ?? START];
     this.#streamed = streamed;
     try {
-      this.#headset = await Headset.enter(start, eyes, this.#headsetOut());
+      const headset = await Headset.enter(start, eyes, this.#headsetOut());
+      // The page may have ended while the browser asked its user.
+      if (this.#ends.closed) headset.close();
+      else this.#headset = headset;
     } catch (error) {
       // A headset in use by another program or a user who declines is no reason to stop: the screen continues.
       console.warn("the headset's session did not begin:", error);
@@ -389,12 +430,12 @@ class App {
       onDevice: (at, input) => this.#onDevice(at, input),
       onControllers: (controllers) => {
         this.#controllers = controllers;
-        this.#tellDevices();
+        this.#sendDevices();
       },
       onEnd: () => {
         this.#headset = null;
         this.#controllers = [];
-        this.#tellDevices();
+        this.#sendDevices();
         this.#onImmersive(false, 60);
         this.#streamed = null;
         void this.#offerVr();
@@ -445,7 +486,7 @@ class App {
     this.#rendering.setTransport(transport);
   }
 
-  /** As for the transport. */
+  /** Takes effect at once, and again when the page is reloaded or its address is shared. */
   #useRendering(choice: RenderingChoice): void {
     const address = new URL(location.href);
     if (choice === "server") address.searchParams.delete("rendering");
@@ -487,7 +528,7 @@ class App {
       },
       onChoice: (choice) => this.#shell.onRendering(choice),
       onCursor: (cursor) => showCursor(element("stage"), { named: cursor }),
-      onFelt: (hand) => this.#headset?.shake(hand, { target: { controller: hand }, ...FELT }),
+      onFelt: (hand) => this.#headset?.shake(hand, { target: { controller: hand }, ...HAND_HAPTICS }),
       onLocalFrameRate: (framesPerSecond) => this.#hud.onLocalFrameRate(framesPerSecond),
       onTransport: (name, why) => this.#hud.onCarrier(name, why),
       onNotice: (words) => this.#shell.onNotice(words),
@@ -500,7 +541,8 @@ class App {
   }
 
   #ask(type: "summary" | "events"): Promise<string> {
-    const id = (this.#asked += 1);
+    if (this.#ends.closed) return Promise.resolve(type === "summary" ? "null" : "");
+    const id = (this.#questionCount += 1);
     return new Promise((resolve) => {
       this.#questions.set(id, resolve);
       this.#post({ type, id });
@@ -556,8 +598,11 @@ function transportOf(name: string | null): TransportChoice {
 /** Runs the page, or says why it cannot. */
 function begin(): void {
   const nothing = (): void => undefined;
-  const silent = { onEnter: nothing, onEnterVr: nothing, onToggleHud: nothing, onMute: nothing, onVolume: nothing, onTransport: nothing, onRendering: nothing };
-  const shell = (): Shell => new Shell({ ...silent, onFullscreen: () => undefined, onRetry: () => location.reload() });
+  const silent: ShellOut = {
+    onEnter: nothing, onEnterVr: nothing, onToggleHud: nothing, onMute: nothing, onVolume: nothing, onTransport: nothing, onRendering: nothing,
+    onCommandKey: nothing, onFullscreen: nothing, onRetry: () => location.reload(),
+  };
+  const shell = (): Shell => new Shell(silent);
   const still = (state: string): void => {
     window.nearlight = {
       state,
@@ -579,7 +624,7 @@ function begin(): void {
   // Another link in the same tab changes only the fragment.
   window.addEventListener("hashchange", () => location.reload());
   const missing = missingFeatures();
-  // A change of the address by the page itself is none of those.
+  // The page's own changes of the address cause no such event.
   const { movedPage, hash } = takeMovedPage(location.hash);
   if (hash !== location.hash) history.replaceState(null, "", hash);
   const pairing = pairingOf(hash);
@@ -590,7 +635,13 @@ function begin(): void {
     shell().onUnpaired();
     still("unpaired");
   } else {
-    new App(pairing, movedPage);
+    try {
+      new App(pairing, movedPage);
+    } catch (error) {
+      shell().onState({ state: "failed", message: `It does not start: ${explain(error)}. Reload the page, or use another browser.` });
+      still("failed");
+      throw error;
+    }
   }
 }
 

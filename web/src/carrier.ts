@@ -8,7 +8,7 @@ import type { RtpTimestamp } from "./picture.ts";
 /** One session with the server, as long as it lasts. */
 export interface Carrier {
   readonly name: TransportName;
-  /** None over WebRTC, where the offer was made with the token. */
+  /** Null over WebRTC, where the offer was made with the token. */
   readonly challenge: Challenge | null;
   /** May be lost, and is when the send queue is full. */
   sendDatagram(bytes: Uint8Array): void;
@@ -19,11 +19,11 @@ export interface Carrier {
   close(): void;
 }
 
-/** The values over which both ends prove over WebTransport that they know the token. */
+/** The values over which both ends prove that they know the token. */
 export interface Challenge {
   /** The server's, as received on its stream. */
   bytes: Uint8Array;
-  /** The hash of the one certificate that the browser accepts for this session; none where it relies on its authorities. */
+  /** Hash of the only certificate that the browser accepts for this session; null when an authority vouches for it. */
   certificate: string | null;
 }
 
@@ -32,27 +32,29 @@ export interface CarrierOut {
   onDatagram(bytes: Uint8Array): void;
   /** The browser's own receiver decoded a picture; the recipient must close it. */
   onPicture(received: ReceivedPicture): void;
-  /** What the browser's receiver counted since the session began. */
+  /** Counters of the browser's receiver since the session began. */
   onCounts(counts: PictureCounts): void;
-  /** The same for the sound. */
+  /** The receiver's counters of the sound. */
   onSoundCounts(counts: SoundCounts): void;
+  /** The browser's own receiver decodes none of the frames that arrive. */
+  onUndecodable(): void;
 }
 
 export interface ReceivedPicture {
   picture: VideoFrame;
   rtpTimestamp: RtpTimestamp;
-  /** When its last packet arrived; none where the browser does not report it. */
+  /** When its last packet arrived; null when the browser does not report it. */
   receivedAt: PageTime | null;
 }
 
-/** The timestamp of a picture's packets, where the browser reports it. */
+/** Returns the RTP timestamp of a picture's packets, if the browser reports it. */
 export function rtpTimestampOf(picture: VideoFrame): RtpTimestamp | undefined {
   // Not yet in TypeScript's declarations of browsers.
   const described = picture as VideoFrame & { metadata?: () => { rtpTimestamp?: RtpTimestamp } };
   return described.metadata?.().rtpTimestamp;
 }
 
-/** The server answers, but this transport does not get through to it. */
+/** This transport does not get through to the server; another may. */
 export class Blocked extends Error {
   override readonly name = "Blocked";
   /** For the user: what blocks it and what to do. */
@@ -75,9 +77,8 @@ export class Refused extends Error {
   }
 }
 
-/** Why something that was asked of the server failed, in words for the user. */
+/** Returns an error's words for the user. Errors of requests have their own (http.ts); for others the browser's message is all that is known. */
 export function explain(error: unknown): string {
-  if (error instanceof TypeError) return "the server cannot be reached";
-  if (error instanceof DOMException && error.name === "TimeoutError") return "the server does not answer";
-  return error instanceof Error ? error.message : String(error);
+  if (!(error instanceof Error)) return String(error);
+  return error.message || error.name;
 }

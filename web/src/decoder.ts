@@ -1,5 +1,6 @@
 // WebCodecs behind frame ids: encoded pictures go in, pictures come out, and every frame that will never come out is reported.
 
+import { DecodingWatch } from "./decoding-watch.ts";
 import type { FrameId } from "./picture.ts";
 
 export interface DecoderOut {
@@ -13,8 +14,10 @@ export class Decoder {
   readonly #out: DecoderOut;
   readonly #codec: string;
   #decoder: VideoDecoder | null = null;
-  #inside: FrameId[] = [];
+  /** Frames in the decoder, oldest first. */
+  #pending: FrameId[] = [];
   #needsKey = true;
+  readonly #watch = new DecodingWatch();
 
   constructor(codec: string, out: DecoderOut) {
     this.#codec = codec;
@@ -26,24 +29,30 @@ export class Decoder {
       this.#out.onFailure(frame, "no key frame yet");
       return;
     }
+    this.#pending.push(frame);
+    this.#watch.onFrame();
     try {
-      const decoder = this.#running();
+      const decoder = this.#open();
       this.#needsKey = false;
-      this.#inside.push(frame);
-      // The time stamp is only a label that is returned with the picture; nothing is scheduled by it.
+      // The timestamp only identifies the frame; nothing is scheduled by it.
       decoder.decode(new EncodedVideoChunk({ type: key ? "key" : "delta", timestamp: frame, data: bits }));
     } catch (error) {
       this.#fail(String(error));
     }
   }
 
+  /** Returns whether the decoder puts out nothing although it is given frames. Call it several times a second. */
+  isDead(now: number): boolean {
+    return this.#watch.check(now);
+  }
+
   close(): void {
-    this.#inside = [];
+    this.#pending = [];
     if (this.#decoder && this.#decoder.state !== "closed") this.#decoder.close();
     this.#decoder = null;
   }
 
-  #running(): VideoDecoder {
+  #open(): VideoDecoder {
     if (this.#decoder) return this.#decoder;
     const decoder = new VideoDecoder({
       output: (picture) => {
@@ -52,7 +61,8 @@ export class Decoder {
           return;
         }
         const label = picture.timestamp as FrameId;
-        this.#inside = this.#inside.filter((frame) => frame !== label);
+        this.#pending = this.#pending.filter((frame) => frame !== label);
+        this.#watch.onPicture();
         this.#out.onPicture(label, picture);
       },
       error: (error) => {
@@ -66,7 +76,8 @@ export class Decoder {
   }
 
   #fail(why: string): void {
-    const lost = this.#inside;
+    const lost = this.#pending;
+    this.#watch.onRefusal();
     this.close();
     this.#needsKey = true;
     for (const frame of lost) this.#out.onFailure(frame, why);

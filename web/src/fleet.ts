@@ -1,6 +1,7 @@
-// The page as one of a fleet's: what takes it to another server when its own is gone, and what it brings from there. Without a front in the
-// page's address nothing of this happens.
+// A page of a fleet: it moves to another server when its own is gone, and keeps its user's state across the move. Does nothing when the
+// page's address names no front.
 
+import { Ends } from "./ends.ts";
 import type { Loudspeaker } from "./loudspeaker.ts";
 import { type MovedPage, frontOf, linkBy, questionTo, withFragment } from "./link.ts";
 import { type Pose, fromYawPitch, yawPitchOf } from "./math.ts";
@@ -9,14 +10,14 @@ import { type Answer, Relocation } from "./relocation.ts";
 import type { Shell } from "./shell.ts";
 import type { Walker } from "./walker.ts";
 
-/** How long a server may take to say that it is there. Guess: two lost packets of a handshake. */
-const ANSWER_MS = 1_500;
-/** How long a front may take, which asks nobody. Guess. */
-const FRONT_MS = 3_000;
-/** How often a page that renders the world itself asks whether its server is there: a room in which nothing changes is silent. */
-const WATCH_MS = 2_000;
+/** Timeout of a server's health check. Guess: two lost packets of a handshake. */
+const HEALTH_TIMEOUT_MS = 1_500;
+/** Timeout of a front's answer. Guess: it asks nobody else. */
+const FRONT_TIMEOUT_MS = 3_000;
+/** Interval at which a page that renders the world checks its server: a room in which nothing changes is silent. */
+const CHECK_INTERVAL_MS = 2_000;
 
-/** What of the page goes along. */
+/** The parts of the page whose state moves with it. */
 export interface FleetPage {
   shell: Shell;
   walker: Walker;
@@ -31,9 +32,10 @@ export class Fleet {
   readonly #page: FleetPage;
   readonly #moved: MovedPage | null;
   readonly #relocation: Relocation | null;
-  /** By which the room's member claims its seat again, here or on another server: 16 random bytes. */
+  readonly #ends = new Ends();
+  /** Proves the right to a seat in the room, here or on another server: 16 random bytes. */
   readonly seat: Uint8Array;
-  /** Where the user was on the server that is gone. */
+  /** The user's pose on the server that is gone, or null when the page has not moved. */
   readonly start: Pose | null;
 
   constructor(movedPage: MovedPage | null, page: FleetPage) {
@@ -44,7 +46,7 @@ export class Fleet {
     this.start = movedPage && { position: movedPage.position, orientation: fromYawPitch(movedPage.yaw, movedPage.pitch) };
   }
 
-  /** Gives the page what it brings; call it once the page can take it. */
+  /** Restores the state that the page has brought along. Call it once the page is set up. */
   restore(): void {
     if (!this.#moved) return;
     const { name, position, yaw, pitch, inside, sound } = this.#moved;
@@ -57,7 +59,8 @@ export class Fleet {
     if (!inside) return;
     shell.view = "world";
     walker.focus();
-    for (const gesture of ["pointerdown", "keydown"]) window.addEventListener(gesture, () => onGesture(), { once: true });
+    const { signal } = this.#ends;
+    for (const gesture of ["pointerdown", "keydown"]) window.addEventListener(gesture, () => onGesture(), { once: true, signal });
   }
 
   onState(state: ConnectionState): void {
@@ -72,6 +75,7 @@ export class Fleet {
   }
 
   close(): void {
+    this.#ends.close();
     this.#relocation?.close();
   }
 
@@ -91,9 +95,9 @@ export class Fleet {
       // In place of this page: going back would lead to the server that is gone.
       go: (page, moves) => location.replace(withFragment(page, location.hash, this.#movedPage(moves))),
     });
-    setInterval(() => {
+    this.#ends.every(CHECK_INTERVAL_MS, () => {
       if (user().local) relocation.check();
-    }, WATCH_MS);
+    });
     return relocation;
   }
 
@@ -108,7 +112,7 @@ export class Fleet {
 
 async function serverAnswers(page: URL): Promise<boolean> {
   try {
-    const { ok } = await fetch(new URL("/healthz", page), { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+    const { ok } = await fetch(new URL("/healthz", page), { cache: "no-store", signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS) });
     return ok;
   } catch {
     return false;
@@ -117,7 +121,7 @@ async function serverAnswers(page: URL): Promise<boolean> {
 
 async function ask(question: URL): Promise<Answer> {
   try {
-    const answer = await fetch(question, { cache: "no-store", signal: AbortSignal.timeout(FRONT_MS) });
+    const answer = await fetch(question, { cache: "no-store", signal: AbortSignal.timeout(FRONT_TIMEOUT_MS) });
     if (!answer.ok) return { words: (await answer.text()).slice(0, 200) };
     return { page: ((await answer.json()) as { page?: unknown } | null)?.page };
   } catch {

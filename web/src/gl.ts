@@ -1,8 +1,8 @@
-// The few lines of WebGL2 that several parts share.
+// WebGL2 helpers that several parts share.
 
 import type { Crop, MarkerPixels } from "./picture.ts";
 
-/** Whether a graphics card draws. Asks a context of its own: a canvas that has given one kind of context gives no other. */
+/** Returns whether a graphics card draws. Asks a context of its own, because a canvas gives only one kind of context. */
 export function webGl2Support(): "accelerated" | "emulated" | "none" {
   const gl = new OffscreenCanvas(1, 1).getContext("webgl2");
   if (!gl) return "none";

@@ -1,4 +1,4 @@
-// An immersive session: reports head, hands and controllers, and moves the user. What the eyes see is drawn elsewhere.
+// An immersive session: reports head, hands and controllers, and moves the user. Others draw for the eyes.
 
 import { Locomotion } from "./locomotion.ts";
 import { type Pose, fovOfProjection, widened, yawPitchOf } from "./math.ts";
@@ -11,17 +11,17 @@ import { type Controller, type Presence, poseRow } from "./presence.ts";
 import type { VrOffer } from "./shell.ts";
 import { hasWebGl2 } from "./support.ts";
 
-/** Asked for beyond each edge of an eye's view, as a share of its size, for turning while a picture travels.
+/** Margin that is requested beyond each edge of an eye's view, as a share of its size, for turning while a picture travels.
  *  Guess: 6 % of 100 degrees covers 60 ms at 100 degrees a second. */
-const MARGIN = 0.06;
-/** Where the runtime does not report it. */
-const USUAL_HZ = 72;
-/** Trigger and squeeze in the gamepad of a tracked controller (xr-standard mapping); a source without a gamepad only tells of events. */
+const VIEW_MARGIN = 0.06;
+/** Refresh rate when the runtime does not report it: the lowest of common headsets. */
+const DEFAULT_HZ = 72;
+/** Buttons of a tracked controller's gamepad (xr-standard mapping). A source without a gamepad has only events. */
 const TRIGGER = 0;
 const SQUEEZE = 1;
-/** The feature by which emulators give a source that follows the eyes. No browser of 2026 has it, and what is unknown is not granted. */
+/** The feature with which emulators offer a source that follows the eyes. No browser of 2026 has it. */
 const EYE_TRACKING = "eye-tracking";
-/** The thumbstick's axes in that mapping. */
+/** The thumbstick's axes (xr-standard mapping). */
 const [STICK_X, STICK_Y] = [2, 3];
 
 export interface HeadsetOut {
@@ -33,11 +33,11 @@ export interface HeadsetOut {
   onEnd(): void;
 }
 
-/** What draws for the eyes of a session. */
+/** Draws for the eyes of a session. */
 export interface Eyes {
   /** Gives the session its layer, and calls `onFrame` within each of its frames until it ends. */
   begin(session: XRSession, onFrame: (now: number, frame: XRFrame) => void): Promise<void>;
-  /** The world as seen from the room is another. */
+  /** The room has moved in the world. */
   setWorld(world: XRReferenceSpace): void;
   /** Called within a frame, after the user's pose has been reported. */
   draw(now: number, pose: XRViewerPose): void;
@@ -53,7 +53,7 @@ interface Parts {
   locomotion: Locomotion;
 }
 
-/** What the page can offer: a headset's pictures are turned with WebGL2, which a browser may have switched off. */
+/** Returns what the page can offer. Pictures are reprojected with WebGL2, which may be switched off. */
 export async function headsetOffer(): Promise<VrOffer> {
   const connected = (await navigator.xr?.isSessionSupported("immersive-vr").catch(() => false)) ?? false;
   if (!connected) return "none";
@@ -64,12 +64,12 @@ export class Headset {
   readonly #parts: Parts;
   readonly #out: HeadsetOut;
   #world: XRReferenceSpace;
-  /** Sources that select or squeeze, from the events that all of them send. */
+  /** Sources that are selecting or squeezing, from the events that all sources send. */
   readonly #selecting = new Set<XRInputSource>();
   readonly #squeezing = new Set<XRInputSource>();
   /** Pointers whose first ray was reported as the gaze; later ones follow the hand. */
   readonly #glances = new Set<XRInputSource>();
-  /** Hands whose joints were reported last. */
+  /** Hands whose joints are being reported. */
   readonly #jointed = new Set<Hand>();
   #steppedAt = 0;
   #ended = false;
@@ -87,8 +87,8 @@ export class Headset {
       const headset = new Headset({ session, room, eyes, locomotion }, out);
       await eyes.begin(session, (now, frame) => headset.#onFrame(now, frame));
       eyes.setWorld(headset.#world);
-      out.onBegin(Math.round(session.frameRate ?? USUAL_HZ));
-      headset.#tellControllers();
+      out.onBegin(Math.round(session.frameRate ?? DEFAULT_HZ));
+      headset.#reportControllers();
       return headset;
     } catch (error) {
       await session.end();
@@ -107,7 +107,7 @@ export class Headset {
     note("selectend", (source) => this.#selecting.delete(source));
     note("squeezestart", (source) => this.#squeezing.add(source));
     note("squeezeend", (source) => this.#squeezing.delete(source));
-    session.addEventListener("inputsourceschange", () => this.#tellControllers());
+    session.addEventListener("inputsourceschange", () => this.#reportControllers());
     session.addEventListener("end", () => this.#onEnd());
   }
 
@@ -121,26 +121,26 @@ export class Headset {
     if (!pose) return;
     this.#out.onPresence(performance.now(), this.#presence(frame, pose));
     this.#parts.eyes.draw(now, pose);
-    this.#tellJoints(frame);
+    this.#reportJoints(frame);
     this.#walk(now, pose);
   }
 
-  /** Head, both eyes with their widened views, and what points. */
+  /** Returns the head, both eyes with their widened views, the gaze and the controllers. */
   #presence(frame: XRFrame, pose: XRViewerPose): Presence {
     const views = pose.views.map((view) => {
-      return { ...poseOf(view.transform), fov: widened(fovOfProjection(view.projectionMatrix), MARGIN) };
+      return { ...poseOf(view.transform), fov: widened(fovOfProjection(view.projectionMatrix), VIEW_MARGIN) };
     });
     const sources = [...this.#parts.session.inputSources];
     const controllers = sources.filter((source) => !this.#followsEyes(source)).flatMap((source) => this.#controller(frame, source));
     return { head: poseOf(pose.transform), views, gaze: this.#gaze(frame, sources), controllers };
   }
 
-  /** Where eyes are not tracked, a ray of this mode only says where the head is turned, and points as any other does. */
+  /** Without eye tracking a ray of the mode `gaze` only follows the head, and counts as a pointer. */
   #followsEyes({ targetRayMode }: XRInputSource): boolean {
     return targetRayMode === "gaze" && (this.#parts.session.enabledFeatures ?? []).includes(EYE_TRACKING);
   }
 
-  /** Where the eyes look: a source that follows them, or the first ray of a pointer that exists only while the user pinches. */
+  /** Returns the gaze: a source that follows the eyes, or the first ray of a pointer that exists only while the user pinches. */
   #gaze(frame: XRFrame, sources: readonly XRInputSource[]): Pose | null {
     for (const known of this.#glances) if (!sources.includes(known)) this.#glances.delete(known);
     for (const source of sources) {
@@ -168,8 +168,8 @@ export class Headset {
     return [{ hand: handOf(source), aim: poseOf(aim.transform), grip: grip ? poseOf(grip.transform) : null, buttons, axes }];
   }
 
-  /** Hands go joint by joint where the runtime tracks them. */
-  #tellJoints(frame: XRFrame): void {
+  /** Reports tracked hands joint by joint. */
+  #reportJoints(frame: XRFrame): void {
     const tracked = new Set<Hand>();
     for (const source of this.#parts.session.inputSources) {
       const hand = handOf(source);
@@ -189,14 +189,14 @@ export class Headset {
     }
   }
 
-  #tellControllers(): void {
+  #reportControllers(): void {
     const controllers = [...this.#parts.session.inputSources].filter((source) => !this.#followsEyes(source)).map((source) => {
       return { hand: handOf(source), profiles: [...source.profiles], haptics: actuatorOf(source) !== undefined };
     });
     this.#out.onControllers(controllers);
   }
 
-  /** Shakes the controller of this hand, where it can. */
+  /** Shakes the controller of this hand, if it can. */
   shake(hand: Hand, { milliseconds, strong, weak }: Haptics): void {
     const source = [...this.#parts.session.inputSources].find((one) => handOf(one) === hand);
     // A controller that is gone no longer vibrates, which is no error.
@@ -228,7 +228,7 @@ function handOf(source: XRInputSource): Hand {
   return source.handedness;
 }
 
-/** Not in TypeScript's declarations of browsers. */
+/** An actuator, which TypeScript's declarations lack. */
 interface Pulsing {
   pulse(value: number, duration: number): Promise<boolean>;
 }

@@ -1,4 +1,4 @@
-// What the page offers to tests and curious people.
+// The page's interface for tests and curious people.
 
 import type { DeviceInput } from "./input/devices.ts";
 import type { LocalWorld } from "./local-world.ts";
@@ -12,22 +12,22 @@ export interface Hooks {
   readonly lastMarker: Marker | null;
   readonly stream: StreamDescription | null;
   readonly statistics: Statistics | null;
-  /** The session so far, as `nearlight view --json` prints it; none before there is one. */
+  /** Summary of the session so far, as `nearlight view --json` prints it; null before there is one. */
   summary(): Promise<unknown>;
   /** The newest events of the session as lines of JSON (docs/json.md). */
   events(): Promise<string>;
-  /** How loud the last moments were for the left and the right ear, before volume and mute; none before the sound was started. */
+  /** RMS of the last 40 ms at the left and the right ear, before volume and mute; null before the sound was started. */
   loudness(): [number, number] | null;
-  /** The newest 2,048 moments at 48 kHz of what others in the room say, each as loud as the user wants; none before anybody has spoken. */
+  /** The newest 2,048 samples at 48 kHz of the other members' voices, each as loud as the user wants; null before anybody has spoken. */
   heard(): Float32Array | null;
   /** Simulates input from one of the user's devices. */
   device(input: DeviceInput): void;
-  /** Sends a message to the application: reliably and in order, or at once but possibly lost. Throws for one that is too long. */
+  /** Sends a message to the application: reliably and in order, or at once but possibly lost. Throws when it is too long. */
   send(data: string | ArrayBuffer | Uint8Array, options?: { reliable?: boolean }): void;
   /** `message` events deliver the application's messages. */
   addEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
   removeEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
-  /** What the page knows of its room, of whose objects only while it renders the world itself; none where it is in no room. */
+  /** The page's room; null without one. Objects are known only while the page renders the world. */
   readonly room: LocalWorld["room"] | null;
   /** Moves the screen's user: metres, and radians to the left of -z and up. */
   setPose(pose: { position: [number, number, number]; yaw?: number; pitch?: number }): void;

@@ -8,11 +8,11 @@ import { element } from "./page.ts";
 import { TRANSPORT } from "./transports.ts";
 
 /** Frames in the latency graph. */
-const FRAMES = 300;
+const GRAPH_FRAMES = 300;
 /** Length of the rate graph in seconds. */
-const RATE_SECONDS = 20;
-/** Numbers that change faster than this cannot be read. */
-const TEXT_MS = 400;
+const GRAPH_SECONDS = 20;
+/** Minimum interval between updates of the numbers. Guess: faster cannot be read. */
+const TEXT_INTERVAL_MS = 400;
 
 interface FrameRow {
   displayedAt: number;
@@ -22,7 +22,7 @@ interface FrameRow {
   stages: number[];
 }
 
-/** Words for the limits that a rate controller names. */
+/** A rate controller's limits in words. */
 const LIMIT_NAMES: Record<string, string> = {
   fixed: "the fixed rate",
   minimum: "the configured minimum",
@@ -56,11 +56,13 @@ export class Hud {
   #stream: StreamDescription | null = null;
   #carrier: { name: TransportName; why: string } | null = null;
   #tcp = false;
+  /** Which codecs the browser claims and does not decode, in words. */
+  #codecFailures = "";
   #painter = { name: "", why: "" };
-  /** Pictures a second that the page renders; none while the server does. */
+  /** Pictures a second that the page renders, or null while the server renders. */
   #localFrameRate: number | null = null;
   #writtenAt = 0;
-  /** Which input a picture shows is not read from its marker. */
+  /** Latency is estimated, because pictures of programs have no marker of their input. */
   estimates = false;
 
   constructor() {
@@ -108,6 +110,12 @@ export class Hud {
     this.#tcp = false;
   }
 
+  /** Which codecs the browser claims and does not decode, in words; "" for none. */
+  onCodecFailures(words: string): void {
+    this.#codecFailures = words;
+    this.#draw(false);
+  }
+
   /** Whether WebRTC uses a TCP connection. */
   onCarriage(tcp: boolean): void {
     this.#tcp = tcp;
@@ -131,25 +139,25 @@ export class Hud {
       this.#frames.push({ displayedAt: displayedAt / 1000, motionToPhoton: motionToPhoton / 1000, late: late !== 0, stages });
       if (!Number.isNaN(motionToPhoton)) this.#motionToPhoton.push(motionToPhoton / 1000);
     }
-    this.#frames = this.#frames.slice(-FRAMES);
-    this.#motionToPhoton = this.#motionToPhoton.slice(-FRAMES);
+    this.#frames = this.#frames.slice(-GRAPH_FRAMES);
+    this.#motionToPhoton = this.#motionToPhoton.slice(-GRAPH_FRAMES);
   }
 
   onStatistics(statistics: Statistics): void {
     this.#statistics = statistics;
     const at = statistics.at / 1000;
     const { target_bps: target = null, sent_bps: sent = null } = this.#rate ?? {};
-    this.#samples = this.#samples.filter((sample) => at - sample.at < RATE_SECONDS + 1);
+    this.#samples = this.#samples.filter((sample) => at - sample.at < GRAPH_SECONDS + 1);
     this.#samples.push({ at, target, sent, received: statistics.receivedBps });
     this.#draw(false);
   }
 
   #draw(force: boolean): void {
     if (!this.visible) return;
-    this.#latency.draw(this.#frames, FRAMES);
-    this.#rateGraph.draw(this.#samples, (this.#statistics?.at ?? 0) / 1000, RATE_SECONDS);
+    this.#latency.draw(this.#frames, GRAPH_FRAMES);
+    this.#rateGraph.draw(this.#samples, (this.#statistics?.at ?? 0) / 1000, GRAPH_SECONDS);
     const now = performance.now();
-    if (!force && now - this.#writtenAt < TEXT_MS) return;
+    if (!force && now - this.#writtenAt < TEXT_INTERVAL_MS) return;
     this.#writtenAt = now;
     this.#write();
   }
@@ -207,7 +215,7 @@ export class Hud {
     ]);
   }
 
-  /** The recovery policy where the client has one: over WebRTC and over a WebSocket losses are not its business, and rooms have none. */
+  /** Returns the client's recovery policy. It has none over WebRTC and a WebSocket, and in rooms. */
   #recovery(): string {
     if (!this.#welcome || this.#carrier?.name !== "webtransport" || this.#localFrameRate !== null) return "";
     const { recovery } = this.#welcome;
@@ -222,7 +230,7 @@ export class Hud {
     const held = this.#welcome?.playback_buffer ? `, ${this.#welcome.playback_buffer} frames buffered` : "";
     list("facts", [
       ["Encoder", stream?.encoder ?? "–"],
-      ["Decoder", stream ? `${decoder} · ${stream.codec_string}` : "–"],
+      ["Decoder", stream ? because(`${decoder} · ${stream.codec_string}`, this.#codecFailures) : "–"],
       ["Display", because(this.#painter.name, this.#painter.why)],
       ["Renderer", stream?.adapter ?? "–"],
       ["Transport", carrier ? because(`${TRANSPORT[carrier.name].title}${this.#tcp ? " over TCP" : ""}${this.#recovery()}`, carrier.why) : "–"],
@@ -233,12 +241,12 @@ export class Hud {
 
 type Timeline = Record<(typeof TIMELINE_COLUMNS)[number], number>;
 
-/** One row's numbers by their names. */
+/** Returns a row's numbers by name. */
 function timelineOf(row: Float64Array): Timeline {
   return Object.fromEntries(TIMELINE_COLUMNS.map((name, index) => [name, row[index]])) as Timeline;
 }
 
-/** How the picture last recovered from a loss, and after how many newer frames if there were any. */
+/** Returns how the picture last recovered from a loss, and after how many newer frames. */
 function lastRecovery(counts: Statistics | null): string {
   if (!counts?.recoveredBy) return "–";
   const { framesToRecover: frames } = counts;
@@ -255,7 +263,7 @@ function text(id: string, value: string): void {
   if (target.textContent !== value) target.textContent = value;
 }
 
-/** A coloured line of a legend; returns the element for its number. */
+/** Adds a coloured line to a legend. Returns the element for its number. */
 function row(listId: string, colour: string, name: string): HTMLElement {
   const item = document.createElement("li");
   item.style.setProperty("--colour", colour);

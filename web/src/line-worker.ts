@@ -1,35 +1,33 @@
 // A member's connection to its room, off the window's thread (local/line.ts).
 
-import { Blocked } from "./carrier.ts";
+import { Blocked, explain } from "./carrier.ts";
 import { VOICE, textOf, withLength } from "./control.ts";
 import { MAX_ROOM_MESSAGE_BYTES } from "./generated/core.ts";
 import { ROOMS_PATH } from "./generated/wire.ts";
-import type { FromLineWorker, Lane, LineDial, LineNews, ToLineWorker } from "./messages.ts";
-import { openWebSocket } from "./websocket.ts";
+import type { FromLineWorker, Lane, LineDial, LineEvent, ToLineWorker } from "./messages.ts";
+import { closeReason, openWebSocket } from "./websocket.ts";
 import { openWebTransport } from "./webtransport.ts";
 
-/** Datagrams that wait for the browser to take them; what is beyond is lost. Guess: what a busy page says in one go, having heard its user for
- *  half a second. */
-const MOST_DATAGRAMS = 64;
-/** Messages that wait for the stream; what is beyond is lost, and said again later. */
-const MOST_MESSAGES = 64;
-/** A WebSocket that holds this many bytes back is given nothing that may be lost: it would arrive too late. */
-const MOST_UNSENT_BYTES = 4_096;
-/** How a text begins on the stream; no version of a room's messages does. */
+/** Maximum datagrams that wait for the browser; further ones are dropped. Guess: a busy page sends half a second of input in one go. */
+const MAX_WAITING_DATAGRAMS = 64;
+/** Maximum messages that wait for the stream; further ones are dropped, and the core sends them again. Guess. */
+const MAX_WAITING_MESSAGES = 64;
+/** A WebSocket with more unsent bytes gets no message that may be lost: it would arrive too late. Guess. */
+const MAX_UNSENT_BYTES = 4_096;
+/** First byte of a text on the stream; no message of a room begins with it. */
 const TEXT = "{".charCodeAt(0);
-/** A room takes a member for gone that says nothing for 5 s, and a member at rest says something every second. While the window's thread is busy,
- *  with a picture that takes long or with a world that it loads, its last message is said again in its place. It may be busy for half a minute:
- *  who sees no picture for longer has left. */
-const QUIET_MS = 1_500;
-const BUSY_MS = 30_000;
-/** A room answers each sign of life. One from which nothing comes for so long is gone: a browser notices a dead server only after half a minute over
- *  WebTransport. Longer than a room waits for a member, so that a page which was away hears the room's reason. */
+/** After this silence of the window its last message is sent again. A room drops members that are silent for 5 s, and a member at rest sends every
+ *  second. */
+const REPEAT_AFTER_MS = 1_500;
+/** The last message is repeated for this long. Guess: a window that draws a slow picture or loads a world is busy for up to half a minute. */
+const MAX_REPEAT_MS = 30_000;
+/** A room that is silent for this long is gone, because it answers each message. Browsers notice a dead server only after half a minute over
+ *  WebTransport. Longer than a room waits for a member, so that a page which was away receives the room's reason. */
 const GONE_MS = 8_000;
-
-/** Messages that wait for a busy window, of which voices would be heard too late. Guess: two seconds of ten voices, and more than a room sends before
- *  it gives up a member that takes nothing. */
-const MOST_UNTOLD_VOICES = 2_000;
-const MOST_UNTOLD = 20_000;
+/** Maximum voice packets that wait for a busy window. Guess: two seconds of ten voices; later they would be too late. */
+const MAX_QUEUED_VOICES = 2_000;
+/** Maximum events that wait for a busy window. Guess: more than a room sends before it drops a member. */
+const MAX_QUEUED_EVENTS = 20_000;
 
 const scope = self as unknown as {
   onmessage: ((event: MessageEvent<ToLineWorker>) => void) | null;
@@ -37,7 +35,7 @@ const scope = self as unknown as {
   close(): void;
 };
 
-/** A connection that is open. */
+/** An open connection. */
 interface Session {
   text(bytes: Uint8Array): void;
   send(bytes: Uint8Array, lane: Lane): void;
@@ -50,12 +48,12 @@ class WebSocketSession implements Session {
   constructor({ socket, challenge }: Awaited<ReturnType<typeof openWebSocket>>) {
     this.#socket = socket;
     scope.postMessage({ type: "open", challenge });
-    socket.onclose = () => onEnded("the server closed the connection");
+    socket.onclose = (event) => onEnded(closeReason(event));
     socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
-      if (typeof data === "string") tell({ type: "text", text: data });
-      else tell({ type: "message", bytes: new Uint8Array(data) });
+      if (typeof data === "string") deliver({ type: "text", text: data });
+      else deliver({ type: "message", bytes: new Uint8Array(data) });
     };
-    if (socket.readyState !== WebSocket.OPEN) onEnded("the server closed the connection");
+    if (socket.readyState !== WebSocket.OPEN) onEnded("the connection was closed");
   }
 
   text(bytes: Uint8Array): void {
@@ -63,7 +61,7 @@ class WebSocketSession implements Session {
   }
 
   send(bytes: Uint8Array, lane: Lane): void {
-    if (lane === "stream" || this.#socket.bufferedAmount <= MOST_UNSENT_BYTES) this.#send(bytes as Uint8Array<ArrayBuffer>);
+    if (lane === "stream" || this.#socket.bufferedAmount <= MAX_UNSENT_BYTES) this.#send(bytes as Uint8Array<ArrayBuffer>);
   }
 
   close(): void {
@@ -92,20 +90,20 @@ class WebTransportSession implements Session {
   }
 
   text(bytes: Uint8Array): void {
-    this.#write("stream", bytes, MOST_MESSAGES);
+    this.#write("stream", bytes, MAX_WAITING_MESSAGES);
   }
 
   send(bytes: Uint8Array, lane: Lane): void {
-    if (lane === "datagram" && bytes.length <= this.#transport.datagrams.maxDatagramSize) this.#write("datagram", bytes, MOST_DATAGRAMS);
-    else this.#write("stream", withLength(bytes), MOST_MESSAGES);
+    if (lane === "datagram" && bytes.length <= this.#transport.datagrams.maxDatagramSize) this.#write("datagram", bytes, MAX_WAITING_DATAGRAMS);
+    else this.#write("stream", withLength(bytes), MAX_WAITING_MESSAGES);
   }
 
   close(): void {
     this.#transport.close();
   }
 
-  #write(lane: Lane, bytes: Uint8Array, most: number): void {
-    if (this.#waiting[lane] >= most) return;
+  #write(lane: Lane, bytes: Uint8Array, maximum: number): void {
+    if (this.#waiting[lane] >= maximum) return;
     this.#waiting[lane] += 1;
     // A failed write means a lost session, which the readers report.
     void (lane === "datagram" ? this.#datagrams : this.#stream)
@@ -125,12 +123,12 @@ class WebTransportSession implements Session {
     for (;;) {
       const { value: bytes, done } = await reader.read();
       if (done) return "the server closed the connection";
-      tell({ type: "message", bytes });
+      deliver({ type: "message", bytes });
     }
   }
 }
 
-/** Cuts the stream into messages, each behind its length. */
+/** Splits the stream into messages, which are prefixed with their length. */
 async function readStream(stream: ReadableStream<Uint8Array>): Promise<string> {
   const reader = stream.getReader();
   let buffered = new Uint8Array();
@@ -144,8 +142,8 @@ async function readStream(stream: ReadableStream<Uint8Array>): Promise<string> {
       if (buffered.length < end) break;
       const bytes = buffered.slice(4, end);
       buffered = buffered.subarray(end);
-      if (bytes[0] === TEXT) tell({ type: "text", text: new TextDecoder().decode(bytes) });
-      else tell({ type: "message", bytes });
+      if (bytes[0] === TEXT) deliver({ type: "text", text: new TextDecoder().decode(bytes) });
+      else deliver({ type: "message", bytes });
     }
   }
 }
@@ -158,34 +156,34 @@ function joined(one: Uint8Array, other: Uint8Array): Uint8Array<ArrayBuffer> {
 }
 
 let session: Session | null = null;
-/** What the window last said of its user, and when. */
+/** The window's newest message about its user. */
 let newest: { bytes: Uint8Array; at: number } | null = null;
 let sentAt = 0;
-/** When something last came from the room; before its first message others watch over its answers. */
-let cameAt = Number.POSITIVE_INFINITY;
+/** When a message last came from the room. Until the first one the membership watches over its answer. */
+let receivedAt = Number.POSITIVE_INFINITY;
 let watchedAt = Number.POSITIVE_INFINITY;
-/** What the window has not been told, because it is busy with what it was told before. */
-let untold: LineNews[] = [];
-let isTaken = true;
+/** Events that wait until the window has handled the previous ones. */
+let queued: LineEvent[] = [];
+let windowIsReady = true;
 
-function tell(news: LineNews): void {
-  if (news.type === "message") cameAt = performance.now();
-  const isVoice = news.type === "message" && news.bytes[0] === VOICE;
-  if (isVoice && untold.length >= MOST_UNTOLD_VOICES) return;
-  if (untold.length >= MOST_UNTOLD) {
+function deliver(event: LineEvent): void {
+  if (event.type === "message") receivedAt = performance.now();
+  const isVoice = event.type === "message" && event.bytes[0] === VOICE;
+  if (isVoice && queued.length >= MAX_QUEUED_VOICES) return;
+  if (queued.length >= MAX_QUEUED_EVENTS) {
     session?.close();
     return onEnded("this page is too busy for what the room sends");
   }
-  untold.push(news);
-  if (isTaken) tellAll();
+  queued.push(event);
+  if (windowIsReady) flush();
 }
 
-function tellAll(): void {
-  isTaken = untold.length === 0;
-  if (isTaken) return;
-  const news = untold;
-  untold = [];
-  scope.postMessage({ type: "came", news });
+function flush(): void {
+  windowIsReady = queued.length === 0;
+  if (windowIsReady) return;
+  const events = queued;
+  queued = [];
+  scope.postMessage({ type: "received", events });
 }
 
 async function open({ transport, origin, certificate, limitMs }: LineDial): Promise<void> {
@@ -195,22 +193,22 @@ async function open({ transport, origin, certificate, limitMs }: LineDial): Prom
       transport === "websocket"
         ? new WebSocketSession(await openWebSocket(origin, ROOMS_PATH, limit))
         : new WebTransportSession(await openWebTransport(origin, ROOMS_PATH, certificate, limit));
-    setInterval(watch, QUIET_MS / 3);
+    setInterval(watch, REPEAT_AFTER_MS / 3);
   } catch (error) {
-    scope.postMessage({ type: "failed", why: error instanceof Error ? error.message : String(error), blocked: error instanceof Blocked });
+    scope.postMessage({ type: "failed", why: explain(error), blocked: error instanceof Blocked });
   }
 }
 
 function onEnded(why: string): void {
-  tellAll();
-  // By itself: who has heard the server's answer may be another than who awaited it.
-  scope.postMessage({ type: "came", news: [{ type: "ended", why }] });
+  flush();
+  // In a message of its own, because the answer's recipient may have been replaced.
+  scope.postMessage({ type: "received", events: [{ type: "ended", why }] });
   scope.close();
 }
 
 function onSend(bytes: Uint8Array, lane: Lane): void {
   const now = performance.now();
-  // What may be lost may also come twice.
+  // A message that may be lost may also arrive twice.
   if (lane === "datagram" && bytes[0] !== VOICE) newest = { bytes, at: now };
   sentAt = now;
   session?.send(bytes, lane);
@@ -218,18 +216,18 @@ function onSend(bytes: Uint8Array, lane: Lane): void {
 
 function watch(): void {
   const now = performance.now();
-  // After a pause of this thread what came meanwhile waits behind this call.
-  const wasAway = now - watchedAt >= QUIET_MS;
+  // After a pause of this thread its messages wait behind this call.
+  const wasAway = now - watchedAt >= REPEAT_AFTER_MS;
   watchedAt = now;
-  if (!wasAway && now - cameAt >= GONE_MS) {
+  if (!wasAway && now - receivedAt >= GONE_MS) {
     session?.close();
-    return onEnded("nothing comes from the server any more");
+    return onEnded(`nothing came from the server for ${GONE_MS / 1_000} s`);
   }
-  sayAgain(now);
+  repeat(now);
 }
 
-function sayAgain(now: number): void {
-  if (!newest || now - sentAt < QUIET_MS || now - newest.at > BUSY_MS) return;
+function repeat(now: number): void {
+  if (!newest || now - sentAt < REPEAT_AFTER_MS || now - newest.at > MAX_REPEAT_MS) return;
   sentAt = now;
   session?.send(newest.bytes, "datagram");
 }
@@ -238,7 +236,7 @@ scope.onmessage = ({ data }) => {
   if (data.type === "open") void open(data);
   else if (data.type === "text") session?.text(data.bytes);
   else if (data.type === "send") onSend(data.bytes, data.lane);
-  else if (data.type === "taken") tellAll();
+  else if (data.type === "taken") flush();
   else {
     session?.close();
     scope.close();

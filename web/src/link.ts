@@ -1,4 +1,4 @@
-// What the page's address says: the link's token and certificate, the front that it came by, and what it takes along to another server.
+// The page's address: the link's token and certificate, the front that it came by, and the state that it takes along to another server.
 
 import type { Vec3 } from "./math.ts";
 import type { Volume } from "./volume.ts";
@@ -9,12 +9,12 @@ export interface Pairing {
   certificate: string | null;
 }
 
-/** What a page takes along when it goes to another server of its fleet: browsers keep what is stored for each server apart. */
+/** The state that a page takes along to another server of its fleet. Browsers store data separately for each server. */
 export interface MovedPage {
-  /** Moves in a row, this one included, between which no session has lasted. */
+  /** Number of moves in a row without a lasting session, this one included. */
   moves: number;
   name: string;
-  /** By which the member of a room claims its seat, as 32 hexadecimal digits; none: it had none. */
+  /** Proves the right to a seat in the room: 32 hexadecimal digits, or null without a seat. */
   seat: string | null;
   position: Vec3;
   yaw: number;
@@ -24,10 +24,10 @@ export interface MovedPage {
   sound: Volume;
 }
 
-/** The fragment's parameter with what a page takes along. */
-const MOVED = "moved";
+/** The fragment's parameter with a `MovedPage`. */
+const MOVED_PARAMETER = "moved";
 
-/** None where the link has lost its token or half of the certificate's hash in transit. */
+/** Returns the link's token and certificate, or null when the link has lost its token or a part of the certificate's hash. */
 export function pairingOf(hash: string): Pairing | null {
   const fragment = new URLSearchParams(hash.slice(1));
   const token = fragment.get("token");
@@ -36,13 +36,13 @@ export function pairingOf(hash: string): Pairing | null {
   return { token, certificate };
 }
 
-/** Whether a page may ask or open this address: over TLS, or on this machine, which browsers take for as safe. */
+/** Returns whether a page may ask or open this address: over TLS or on this machine, which browsers consider equally safe. */
 export function isSafe({ protocol, hostname, username, password }: URL): boolean {
   const isHere = hostname === "localhost" || hostname.endsWith(".localhost") || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
   return username === "" && password === "" && (protocol === "https:" || (protocol === "http:" && isHere));
 }
 
-/** `?front=`: the origin of the front that the page came by. None where the address names none; `unsafe` where it is not used. */
+/** Returns the origin in `?front=`, by which the page came: null without one, `unsafe` for one that is not used. */
 export function frontOf(search: string): URL | "unsafe" | null {
   const named = new URLSearchParams(search).get("front");
   if (named === null) return null;
@@ -50,7 +50,7 @@ export function frontOf(search: string): URL | "unsafe" | null {
   return front && front.origin === named && isSafe(front) ? front : "unsafe";
 }
 
-/** Where a front is asked for another server, with the page's options. Tells nothing of the link's token. */
+/** Returns the address at which a front is asked for another server, with the page's options and without the link's token. */
 export function questionTo(front: URL, search: string): URL {
   const question = new URL("page.json", front);
   const options = new URLSearchParams(search);
@@ -59,7 +59,7 @@ export function questionTo(front: URL, search: string): URL {
   return question;
 }
 
-/** The front's own link to where this page is, for the user to open. */
+/** Returns the front's own link to this page's room, for the user to open. */
 export function linkBy(front: URL, search: string, hash: string): URL {
   const link = questionTo(front, search);
   const room = link.searchParams.get("room");
@@ -68,33 +68,33 @@ export function linkBy(front: URL, search: string, hash: string): URL {
   return withFragment(link, hash);
 }
 
-/** The address of another server's page, if it is one. */
+/** Returns the address of another server's page, or null if it is none. */
 export function pageOf(address: unknown): URL | null {
   const page = typeof address === "string" ? urlOf(address) : null;
   return page && isSafe(page) ? page : null;
 }
 
-/** `page` with this page's token and what it takes along. The certificate is another server's. */
+/** Returns `page` with this page's token and the state that it takes along. The certificate stays behind, because it is another server's. */
 export function withFragment(page: URL, hash: string, movedPage?: MovedPage): URL {
   const fragment = new URLSearchParams(hash.slice(1));
   fragment.delete("certificate");
-  fragment.delete(MOVED);
-  if (movedPage) fragment.set(MOVED, JSON.stringify(movedPage));
+  fragment.delete(MOVED_PARAMETER);
+  if (movedPage) fragment.set(MOVED_PARAMETER, JSON.stringify(movedPage));
   const whole = new URL(page);
   whole.hash = fragment.toString();
   return whole;
 }
 
-/** Takes what the page brings out of the fragment: a copied or reloaded address has none of it. */
+/** Takes the page's state out of the fragment, so that a copied or reloaded address does not have it. */
 export function takeMovedPage(hash: string): { movedPage: MovedPage | null; hash: string } {
   const fragment = new URLSearchParams(hash.slice(1));
-  const text = fragment.get(MOVED);
+  const text = fragment.get(MOVED_PARAMETER);
   if (text === null) return { movedPage: null, hash };
-  fragment.delete(MOVED);
+  fragment.delete(MOVED_PARAMETER);
   return { movedPage: parse(text), hash: `#${fragment.toString()}` };
 }
 
-/** None where a field is missing or is nothing that a page takes along. */
+/** Returns the state, or null when a field is missing or invalid. */
 function parse(text: string): MovedPage | null {
   try {
     const { moves, name, seat, position, yaw, pitch, inside, sound } = JSON.parse(text) as MovedPage;

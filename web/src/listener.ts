@@ -6,40 +6,40 @@ import type { FromSpeaker, SpeakerClock, ToSpeaker } from "./messages.ts";
 const RATE = 48_000;
 const CODEC = "opus";
 /** Channels of the world's sound. */
-const EARS = 2;
+const CHANNELS = 2;
 /** Moments of sound in a millisecond. */
-const PER_MS = 48;
-/** A decoder holds no more than this; where more are outstanding, some never came out. */
-const MOST_INSIDE = 64;
+const MOMENTS_PER_MS = 48;
+/** When more blocks than this are pending, some will never come out. Guess: decoders hold a few. */
+const MAX_PENDING_BLOCKS = 64;
 
-/** Whether this browser can decode the world's sound. */
-export async function hears(): Promise<boolean> {
+/** Returns whether this browser can decode the world's sound. */
+export async function decodesSound(): Promise<boolean> {
   if (typeof AudioDecoder === "undefined") return false;
-  const answer = await AudioDecoder.isConfigSupported({ codec: CODEC, sampleRate: RATE, numberOfChannels: EARS }).catch(() => null);
+  const answer = await AudioDecoder.isConfigSupported({ codec: CODEC, sampleRate: RATE, numberOfChannels: CHANNELS }).catch(() => null);
   return answer?.supported === true;
 }
 
-/** Decodes blocks of Opus in order; one that it rejects never comes out. Samples of several channels are interleaved. */
+/** Decodes blocks of Opus in order. A rejected block never comes out. Samples of several channels are interleaved. */
 export class SoundDecoder {
   readonly #channels: number;
   readonly #onBlock: (block: number, samples: Float32Array<ArrayBuffer>) => void;
   #decoder: AudioDecoder | null = null;
   /**
-   * Blocks that are in the decoder, oldest first. The times of its output are no labels: browsers count them on from the first packet,
-   * so that each packet that is missing would make all later ones seem older by a block.
+   * Blocks in the decoder, oldest first. The timestamps of its output do not identify blocks: browsers count them on from the first
+   * packet, so that each missing packet would make all later ones seem older by a block.
    */
-  #inside: number[] = [];
+  #pending: number[] = [];
 
-  constructor(onBlock: (block: number, samples: Float32Array<ArrayBuffer>) => void, channels = EARS) {
+  constructor(onBlock: (block: number, samples: Float32Array<ArrayBuffer>) => void, channels = CHANNELS) {
     this.#channels = channels;
     this.#onBlock = onBlock;
   }
 
   decode(block: number, bits: Uint8Array): void {
     try {
-      this.#running().decode(new EncodedAudioChunk({ type: "key", timestamp: block * 10_000, data: bits }));
-      this.#inside.push(block);
-      if (this.#inside.length > MOST_INSIDE) this.close();
+      this.#open().decode(new EncodedAudioChunk({ type: "key", timestamp: block * 10_000, data: bits }));
+      this.#pending.push(block);
+      if (this.#pending.length > MAX_PENDING_BLOCKS) this.close();
     } catch {
       this.close();
     }
@@ -48,14 +48,14 @@ export class SoundDecoder {
   close(): void {
     if (this.#decoder && this.#decoder.state !== "closed") this.#decoder.close();
     this.#decoder = null;
-    this.#inside = [];
+    this.#pending = [];
   }
 
-  #running(): AudioDecoder {
+  #open(): AudioDecoder {
     if (this.#decoder) return this.#decoder;
     const decoder = new AudioDecoder({
       output: (data) => {
-        const block = decoder === this.#decoder ? this.#inside.shift() : undefined;
+        const block = decoder === this.#decoder ? this.#pending.shift() : undefined;
         if (block !== undefined) this.#onBlock(block, interleaved(data, this.#channels));
         data.close();
       },
@@ -70,7 +70,7 @@ export class SoundDecoder {
   }
 }
 
-/** Left, right, left, and so on. */
+/** Returns the samples interleaved: left, right, left, and so on. */
 function interleaved(data: AudioData, channels: number): Float32Array<ArrayBuffer> {
   const frames = data.numberOfFrames;
   const samples = new Float32Array(frames * channels);
@@ -82,20 +82,20 @@ function interleaved(data: AudioData, channels: number): Float32Array<ArrayBuffe
   return samples;
 }
 
-/** Answers the loudspeaker's request: samples that will be heard at `heardAt`, and how many to buffer. */
-export type Answer = (heardAt: PageTime, moments: number, left: number) => { samples: Float32Array<ArrayBuffer>; depth: number };
+/** Returns samples that will be heard at `heardAt`, and how many moments to buffer. */
+export type SampleSource = (heardAt: PageTime, moments: number, left: number) => { samples: Float32Array<ArrayBuffer>; depth: number };
 
 /** Answers the loudspeaker, whichever session is active. */
 export class SpeakerPort {
   readonly #port: MessagePort;
   #clock: SpeakerClock | null = null;
 
-  constructor(port: MessagePort, answer: Answer) {
+  constructor(port: MessagePort, source: SampleSource) {
     this.#port = port;
     port.onmessage = ({ data }: MessageEvent<FromSpeaker>) => {
       const clock = this.#clock;
       const { samples, depth } = clock
-        ? answer(pageTime(clock.at + (data.frame - clock.frame) / PER_MS), data.moments, data.left)
+        ? source(pageTime(clock.at + (data.frame - clock.frame) / MOMENTS_PER_MS), data.moments, data.left)
         : { samples: new Float32Array(data.moments * 2), depth: data.moments };
       const message: ToSpeaker = { samples, depth };
       this.#port.postMessage(message, [samples.buffer]);
@@ -104,5 +104,9 @@ export class SpeakerPort {
 
   onClock(clock: SpeakerClock): void {
     this.#clock = clock;
+  }
+
+  close(): void {
+    this.#port.close();
   }
 }

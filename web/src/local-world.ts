@@ -1,6 +1,7 @@
 // The world rendered by this page. Loaded only when it is needed: three.js is larger than all the rest of the page.
 
 import { Refused, explain } from "./carrier.ts";
+import { request } from "./http.ts";
 import type { RoomNews, RoomPerson, TransportName } from "./generated/core.ts";
 import type { Hand } from "./generated/wire.ts";
 import type { Eyes } from "./headset.ts";
@@ -11,26 +12,26 @@ import { Pauses } from "./local/pauses.ts";
 import { LocalScene } from "./local/scene.ts";
 import type { Pose } from "./math.ts";
 
-/** How long the world's file may take; the server makes it when it is first asked for. */
-const LOAD_MS = 30_000;
-/** How long the room may take to tell a member what is in it. */
-const KNOWN_MS = 6_000;
-/** A page whose world does not come, or that cannot join, tries so often, with pauses of about 6 s in all; meanwhile it shows the server's pictures. */
-const FIRST_ATTEMPTS = 5;
-/** Who is there is shown anew so much after somebody has come or gone: hundreds may come in a second. */
-const PEOPLE_MS = 100;
-/** How often the frame rate is reported. */
-const REPORT_MS = 500;
+/** Timeout of the world's file, which the server makes at the first request. Guess. */
+const LOAD_TIMEOUT_MS = 30_000;
+/** Timeout of the room's first description of itself. Guess. */
+const SYNCHRONISE_TIMEOUT_MS = 6_000;
+/** Attempts to load the world and to join, with pauses of about 6 s in all. Meanwhile the page shows the server's pictures. */
+const MAX_ATTEMPTS = 5;
+/** Delay before the list of people follows a change: hundreds of members may join in a second. Guess. */
+const PEOPLE_DELAY_MS = 100;
+/** How often the frame rate is reported. Guess: faster cannot be read. */
+const REPORT_INTERVAL_MS = 500;
 
 export interface LocalWorldOut {
-  /** The room is known, again where the membership was lost, and the first picture of it is drawn. */
+  /** The room is known and its first picture is drawn. `again`: after the membership was lost. */
   onShown(again: boolean): void;
-  /** The room cannot be joined for the first time yet, and why. */
+  /** The room cannot be joined for the first time yet. */
   onDelayed(why: string): void;
-  /** The membership is lost, and the page joins again in `pause` milliseconds. */
+  /** The membership is lost. The page joins again in `pause` milliseconds. */
   onAway(why: string, attempt: number, pause: number): void;
   onPeople(people: readonly RoomPerson[], you: number): void;
-  /** Somebody in the room says something. */
+  /** A voice packet of another member. */
   onHeard(message: Uint8Array): void;
   onCursor(cursor: string): void;
   /** The hand's controller has done something to an object. */
@@ -40,7 +41,7 @@ export interface LocalWorldOut {
   onGoodbye(): void;
   /** The membership has ended for good. */
   onEnded(why: string): void;
-  /** What carries the membership, and why this. */
+  /** The membership's transport and the reason for it. */
   onTransport(name: TransportName, why: string): void;
 }
 
@@ -49,10 +50,10 @@ export class LocalWorld {
   readonly #out: LocalWorldOut;
   readonly #scene: LocalScene;
   #options: MembershipOptions;
-  /** None while the page is not in the room. */
+  /** Null while the page is not in the room. */
   #room: { membership: Membership; interaction: Interaction } | null = null;
-  /** What was last seen of the room, which is drawn while the page is not in it. */
-  #seen: { objects: RoomObject[]; bodies: Body[] } = { objects: [], bodies: [] };
+  /** The room's last state, which is drawn while the page is not in it. */
+  #lastSeen: { objects: RoomObject[]; bodies: Body[] } = { objects: [], bodies: [] };
   #user: User;
   /** Takes the frames of a headset's session. */
   #onHeadsetFrame: ((now: number, frame: XRFrame) => void) | null = null;
@@ -62,7 +63,7 @@ export class LocalWorld {
   #shown: "never" | "before" | "now" = "never";
   #closed = false;
   #peopleTimer: ReturnType<typeof setTimeout> | undefined;
-  /** Spectators do nothing in the room. */
+  /** The user may act in the room, which spectators may not. */
   #acts = false;
 
   private constructor(out: LocalWorldOut, scene: LocalScene, options: MembershipOptions, head: Pose) {
@@ -76,7 +77,7 @@ export class LocalWorld {
     });
   }
 
-  /** Loads the world and joins its room. Throws the reason where that does not succeed. */
+  /** Loads the world and joins its room. Throws when that does not succeed. */
   static async open(canvas: HTMLCanvasElement, options: MembershipOptions, head: Pose, out: LocalWorldOut): Promise<LocalWorld> {
     const file = await attempt(() => fetchWorld(options), out);
     const scene = await LocalScene.load(canvas, file);
@@ -126,7 +127,7 @@ export class LocalWorld {
     };
   }
 
-  /** What the room knows, for tests; nobody while the page is not in it. */
+  /** The room's state for tests; empty while the page is not in it. */
   get room(): { you: number; people: RoomPerson[]; objects: { object: number; owner: number; position: readonly number[] }[]; transport?: TransportName } {
     if (!this.#room) return { you: 0, people: [], objects: [] };
     const { you, members: people, objects: all, transport } = this.#room.membership;
@@ -142,7 +143,7 @@ export class LocalWorld {
     this.#scene.close();
   }
 
-  /** Joins the room, until it is known. Throws the reason where that does not succeed. */
+  /** Joins the room and waits until it is known. Throws when that does not succeed. */
   async #join(): Promise<void> {
     let isKnown = false;
     let [onKnown, onFailed]: [() => void, (error: Error) => void] = [() => undefined, () => undefined];
@@ -166,7 +167,7 @@ export class LocalWorld {
     });
     if (this.#closed) return membership.close();
     this.#room = { membership, interaction: new Interaction(membership, this.#scene, (hand) => this.#out.onFelt(hand)) };
-    const limit = setTimeout(() => membership.onEnded("the room does not say what is in it"), KNOWN_MS);
+    const limit = setTimeout(() => membership.onEnded("the room does not describe itself"), SYNCHRONISE_TIMEOUT_MS);
     try {
       await known;
     } finally {
@@ -184,14 +185,14 @@ export class LocalWorld {
     else void this.#joinAgain(why, goodbye !== null);
   }
 
-  /** Joins again, as often as it takes, in the same place and with the same seat. */
-  async #joinAgain(why: string, wasTold: boolean): Promise<void> {
+  /** Joins again, as often as it takes, in the same place and with the same seat. `saidGoodbye`: the room ended the membership. */
+  async #joinAgain(why: string, saidGoodbye: boolean): Promise<void> {
     for (const pauses = new Pauses(); !this.#closed; ) {
       const pause = pauses.next();
       this.#out.onAway(why, pauses.count, pause);
       await passed(pause);
       // A page that nobody sees may be allowed to run too rarely for a member, and would be lost again.
-      if (wasTold) await seen();
+      if (saidGoodbye) await seen();
       if (this.#closed) return;
       try {
         return await this.#join();
@@ -205,7 +206,7 @@ export class LocalWorld {
 
   #onNews(news: RoomNews): void {
     if (news.type === "synchronised") this.#showPeople();
-    else if (news.type === "members") this.#peopleTimer ??= setTimeout(() => this.#showPeople(), PEOPLE_MS);
+    else if (news.type === "members") this.#peopleTimer ??= setTimeout(() => this.#showPeople(), PEOPLE_DELAY_MS);
   }
 
   #showPeople(): void {
@@ -224,7 +225,7 @@ export class LocalWorld {
     const user = this.#user;
     if (this.#closed) return;
     if (!this.#room || this.#room.membership.you === 0) {
-      if (this.#shown !== "never") this.#scene.render({ seconds, user, ...this.#seen, held: new Set(), pointed: new Set() });
+      if (this.#shown !== "never") this.#scene.render({ seconds, user, ...this.#lastSeen, held: new Set(), pointed: new Set() });
       return;
     }
     const { membership, interaction } = this.#room;
@@ -232,9 +233,9 @@ export class LocalWorld {
     if (this.#acts) membership.setBody(user.head, { left: hand("left"), right: hand("right") });
     const objects = interaction.step(seconds, user, membership.objects);
     membership.pump();
-    this.#seen = { objects, bodies: membership.bodies };
+    this.#lastSeen = { objects, bodies: membership.bodies };
     const pointed = this.#acts && user.controllers.length > 0 ? interaction.pointed(user, objects) : new Set<number>();
-    this.#scene.render({ seconds, user, ...this.#seen, held: interaction.held, pointed });
+    this.#scene.render({ seconds, user, ...this.#lastSeen, held: interaction.held, pointed });
     const cursor = this.#acts ? interaction.cursor(user, objects) : "default";
     if (cursor !== this.#cursor) this.#out.onCursor(cursor);
     this.#cursor = cursor;
@@ -247,19 +248,19 @@ export class LocalWorld {
   #count(now: number): void {
     this.#counted.frames += 1;
     const passed = now - this.#counted.since;
-    if (passed < REPORT_MS) return;
+    if (passed < REPORT_INTERVAL_MS) return;
     this.#out.onFrameRate((1_000 * this.#counted.frames) / passed);
     this.#counted = { frames: 0, since: now };
   }
 }
 
-/** Throws the last reason where `act` does not succeed in several attempts, or cannot. */
+/** Tries `act` several times. Throws the last error, or at once when the server refuses. */
 async function attempt<Result>(act: () => Promise<Result>, out: LocalWorldOut): Promise<Result> {
   for (const pauses = new Pauses(); ; ) {
     try {
       return await act();
     } catch (error) {
-      if (error instanceof Refused || pauses.count === FIRST_ATTEMPTS - 1) throw error;
+      if (error instanceof Refused || pauses.count === MAX_ATTEMPTS - 1) throw error;
       out.onDelayed(explain(error));
       await passed(pauses.next());
     }
@@ -271,7 +272,7 @@ async function fetchWorld({ origin, token }: MembershipOptions): Promise<ArrayBu
   address.hash = "";
   address.search = "";
   const headers: HeadersInit = address.protocol === "https:" ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(address, { headers, signal: AbortSignal.timeout(LOAD_MS) });
+  const answer = await request(address, { headers, signal: AbortSignal.timeout(LOAD_TIMEOUT_MS) });
   if (!answer.ok) throw new Refused("internal", (await answer.text()).trim());
   return answer.arrayBuffer();
 }
@@ -280,7 +281,7 @@ function passed(milliseconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
-/** Until the page is in front of its user. */
+/** Waits until the page is visible. */
 async function seen(): Promise<void> {
   while (document.hidden) await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
 }

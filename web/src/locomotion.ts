@@ -2,17 +2,19 @@
 
 import { type Vec3, clamp, conjugate, fromYawPitch, rotate } from "./math.ts";
 
-/** Metres a second: slower than on a screen, for the inner ear. */
-const WALK = 1.4;
-/** One step of turning: smooth turning makes many people sick. */
-const SNAP = Math.PI / 6;
+/** Speed in metres a second. Guess: slower than on a screen, for the inner ear. */
+const WALK_SPEED = 1.4;
+/** One step of turning in radians: smooth turning makes many people sick. */
+const TURN_STEP = Math.PI / 6;
+/** Deflection below which a stick counts as at rest. Guess. */
 const DEAD_ZONE = 0.2;
-/** A stick beyond this turns one step, and must come back before it turns another. */
-const SNAP_AT = 0.7;
-const REACH = 20;
+/** A stick beyond this deflection turns one step, and must come back before it turns another. Guess. */
+const TURN_DEFLECTION = 0.7;
+/** Maximum distance from the world's middle along each axis, in metres. */
+const MAX_DISTANCE = 20;
 
 export class Locomotion {
-  /** Of the room's floor. */
+  /** Position of the room's floor in the world. */
   #origin: Vec3;
   #yaw: number;
   #snapped = false;
@@ -27,9 +29,9 @@ export class Locomotion {
   step(sticks: { walk: readonly [number, number]; turn: number }, seconds: number, head: Vec3, heading: number): boolean {
     const [right, back] = sticks.walk.map((value) => (Math.abs(value) < DEAD_ZONE ? 0 : value)) as [number, number];
     const [x, , z] = rotate(fromYawPitch(heading, 0), [right, 0, back]);
-    const length = WALK * Math.min(seconds, 0.1);
+    const length = WALK_SPEED * Math.min(seconds, 0.1);
     // The head stays within the world's border, wherever in the room it is.
-    const inside = (from: number, step: number): number => clamp(from + step, -REACH, REACH) - from;
+    const inside = (from: number, step: number): number => clamp(from + step, -MAX_DISTANCE, MAX_DISTANCE) - from;
     const [dx, dz] = [inside(head[0], x * length), inside(head[2], z * length)];
     this.#origin = [this.#origin[0] + dx, this.#origin[1], this.#origin[2] + dz];
     const turned = this.#turn(sticks.turn, head);
@@ -45,11 +47,11 @@ export class Locomotion {
 
   /** Turns around the head, not around the middle of the room. */
   #turn(stick: number, head: Vec3): boolean {
-    const beyond = Math.abs(stick) > SNAP_AT;
+    const beyond = Math.abs(stick) > TURN_DEFLECTION;
     const turns = beyond && !this.#snapped;
     this.#snapped = beyond || (this.#snapped && Math.abs(stick) > DEAD_ZONE);
     if (!turns) return false;
-    const angle = -Math.sign(stick) * SNAP;
+    const angle = -Math.sign(stick) * TURN_STEP;
     const arm: Vec3 = [this.#origin[0] - head[0], 0, this.#origin[2] - head[2]];
     const turnedArm = rotate(fromYawPitch(angle, 0), arm);
     this.#origin = [head[0] + turnedArm[0], this.#origin[1], head[2] + turnedArm[2]];

@@ -1,14 +1,16 @@
 // The window's end of the sound: the audio context that a user's gesture starts, volume, mute, and which moment is being heard.
 
 import { pageTime } from "./clock.ts";
+import { Ends } from "./ends.ts";
 import type { SpeakerClock } from "./messages.ts";
-import { FADE, type Volume, gainOf, loudnessOf } from "./volume.ts";
+import { FADE_SECONDS, type Volume, gainOf, loudnessOf } from "./volume.ts";
 
-const RATE = 48_000;
-/** How often the worker is informed which sample is being heard when. */
-const CLOCK_MS = 250;
-/** The key under which the user's choice is stored. */
-const STORED = "nearlight.sound";
+/** Samples a second in each channel: the rate of the server's Opus. */
+const SAMPLE_RATE = 48_000;
+/** How often the worker learns which sample is being heard. Guess: the two clocks drift by microseconds meanwhile. */
+const CLOCK_INTERVAL_MS = 250;
+/** Key of the user's choice in `localStorage`. */
+const STORAGE_KEY = "nearlight.sound";
 
 export interface LoudspeakerOut {
   /** Samples are requested and delivered here. */
@@ -22,15 +24,25 @@ export interface SoundOutput {
   out: AudioNode;
 }
 
+/** The audio context with all that plays through it. */
+interface AudioGraph {
+  context: AudioContext;
+  gain: GainNode;
+  /** Feeds the meters. */
+  splitter: ChannelSplitterNode;
+  meters: AnalyserNode[];
+}
+
 export class Loudspeaker {
   readonly #out: LoudspeakerOut;
   readonly #choice: Volume = stored();
-  #context: AudioContext | null = null;
-  #gain: GainNode | null = null;
-  #meters: AnalyserNode[] = [];
-  /** Where the meters are fed. */
-  #splitter: ChannelSplitterNode | null = null;
-  /** Over WebRTC the browser receives and plays by itself. */
+  readonly #ends = new Ends();
+  #graph: AudioGraph | null = null;
+  /** Pending while the graph is being built. */
+  #opening: Promise<void> | null = null;
+  /** The user has made a gesture, after which browsers let pages play. */
+  #permitted = false;
+  /** Plays the track that WebRTC receives. */
   readonly #element = new Audio();
   #source: MediaStreamAudioSourceNode | null = null;
 
@@ -58,10 +70,11 @@ export class Loudspeaker {
     this.#apply();
   }
 
-  /** The track that the browser receives by itself, heard in addition to what the worklet plays. */
+  /** The track that WebRTC receives. It is played in addition to the worklet's samples. */
   set track(track: MediaStreamTrack | null) {
     this.#element.srcObject = track && new MediaStream([track]);
-    if (this.#context) this.#play(this.#context);
+    this.#play();
+    this.#measureTrack();
   }
 
   /** Whether such a track is being played. */
@@ -69,39 +82,37 @@ export class Loudspeaker {
     return this.#element.srcObject !== null && !this.#element.paused;
   }
 
-  /** Call it from a user's gesture: browsers mute pages before one. Repeated calls are harmless. */
+  /** Starts the sound. Call it from a user's gesture, as often as there are gestures: a start that failed is tried again. */
   async start(): Promise<void> {
-    if (this.#context) {
-      if (this.#element.paused) this.#play(this.#context);
-      await this.#context.resume();
-      return;
+    if (this.#ends.closed) return;
+    this.#permitted = true;
+    if (this.#element.paused) this.#play();
+    if (!this.#graph) {
+      this.#opening ??= this.#open().finally(() => {
+        this.#opening = null;
+      });
+      await this.#opening;
     }
-    const context = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
-    this.#context = context;
-    await context.audioWorklet.addModule(new URL("worklet.js", document.baseURI));
-    const speaker = new AudioWorkletNode(context, "speaker", { numberOfInputs: 0, outputChannelCount: [2] });
-    const gain = context.createGain();
-    speaker.connect(gain).connect(context.destination);
-    this.#gain = gain;
-    this.#meter(context, speaker);
-    this.#play(context);
-    const { port1, port2 } = new MessageChannel();
-    speaker.port.postMessage(port1, [port1]);
-    this.#out.onPort(port2);
-    this.#apply();
-    setInterval(() => this.#tell(context), CLOCK_MS);
-    this.#tell(context);
-    await context.resume();
+    await this.#graph?.context.resume();
   }
 
-  /** Where more sound can be played, with the same volume; none before the start. */
+  /** Ends the sound for good. */
+  close(): void {
+    this.#ends.close();
+    this.#graph = null;
+    this.#source = null;
+    this.#element.pause();
+    this.#element.srcObject = null;
+  }
+
+  /** Where more sound can be played at the same volume, or null before the start. */
   get output(): SoundOutput | null {
-    return this.#context && this.#gain ? { context: this.#context, out: this.#gain } : null;
+    return this.#graph && { context: this.#graph.context, out: this.#graph.gain };
   }
 
-  /** How loud the last 40 ms were for the left and the right ear before volume and mute, as effective values; none before the start. */
+  /** RMS of the last 40 ms at the left and the right ear, before volume and mute, or null before the start. */
   loudness(): [number, number] | null {
-    const [left, right] = this.#meters.map((meter) => {
+    const [left, right] = (this.#graph?.meters ?? []).map((meter) => {
       const samples = new Float32Array(meter.fftSize);
       meter.getFloatTimeDomainData(samples);
       return loudnessOf(samples);
@@ -109,56 +120,85 @@ export class Loudspeaker {
     return left === undefined || right === undefined ? null : [left, right];
   }
 
-  /** An element plays a received track sooner than an audio context does; the context only measures it. */
-  #play(context: AudioContext): void {
-    this.#source?.disconnect();
-    this.#source = null;
-    const { srcObject } = this.#element;
-    if (!(srcObject instanceof MediaStream) || !this.#splitter) return;
-    this.#source = context.createMediaStreamSource(srcObject);
-    this.#source.connect(this.#splitter);
-    // Without a gesture the browser refuses; the next one starts it.
-    this.#element.play().catch(() => undefined);
+  async #open(): Promise<void> {
+    const context = new AudioContext({ sampleRate: SAMPLE_RATE, latencyHint: "interactive" });
+    const release = (): void => void context.close().catch(() => undefined);
+    try {
+      await context.audioWorklet.addModule(new URL("worklet.js", document.baseURI));
+      this.#ends.add(release);
+      if (this.#ends.closed) return;
+      this.#graph = this.#connect(context);
+      this.#apply();
+      this.#measureTrack();
+      this.#ends.every(CLOCK_INTERVAL_MS, () => this.#tell(context));
+      this.#tell(context);
+    } catch (error) {
+      release();
+      throw error;
+    }
   }
 
-  #meter(context: AudioContext, speaker: AudioNode): void {
+  #connect(context: AudioContext): AudioGraph {
+    const speaker = new AudioWorkletNode(context, "speaker", { numberOfInputs: 0, outputChannelCount: [2] });
+    const gain = context.createGain();
+    speaker.connect(gain).connect(context.destination);
     const splitter = context.createChannelSplitter(2);
     speaker.connect(splitter);
-    this.#splitter = splitter;
-    this.#meters = [0, 1].map((ear) => {
+    const meters = [0, 1].map((ear) => {
       const meter = new AnalyserNode(context, { fftSize: 2048 });
       splitter.connect(meter, ear);
       return meter;
     });
+    const { port1, port2 } = new MessageChannel();
+    speaker.port.postMessage(port1, [port1]);
+    this.#out.onPort(port2);
+    return { context, gain, splitter, meters };
+  }
+
+  /** An element plays a received track sooner than an audio context would, and needs none. */
+  #play(): void {
+    if (!this.#permitted || !this.#element.srcObject) return;
+    // A browser that refuses without a gesture is asked again at the next one.
+    this.#element.play().catch(() => undefined);
+  }
+
+  /** Feeds the meters with the received track. */
+  #measureTrack(): void {
+    this.#source?.disconnect();
+    this.#source = null;
+    const { srcObject } = this.#element;
+    if (!this.#graph || !(srcObject instanceof MediaStream)) return;
+    this.#source = this.#graph.context.createMediaStreamSource(srcObject);
+    this.#source.connect(this.#graph.splitter);
   }
 
   #apply(): void {
     try {
-      localStorage.setItem(STORED, JSON.stringify(this.#choice));
+      localStorage.setItem(STORAGE_KEY, JSON.stringify(this.#choice));
     } catch {
       // A browser that stores nothing starts with the defaults next time.
     }
     const gain = gainOf(this.#choice);
     this.#element.volume = gain;
-    if (this.#context) this.#gain?.gain.setTargetAtTime(gain, this.#context.currentTime, FADE);
+    this.#graph?.gain.gain.setTargetAtTime(gain, this.#graph.context.currentTime, FADE_SECONDS);
   }
 
   #tell(context: AudioContext): void {
     if (context.state !== "running") return;
     const { contextTime, performanceTime } = context.getOutputTimestamp();
     if (contextTime && performanceTime) {
-      this.#out.onClock({ frame: contextTime * RATE, at: pageTime(performanceTime) });
+      this.#out.onClock({ frame: contextTime * SAMPLE_RATE, at: pageTime(performanceTime) });
       return;
     }
     // Some outputs do not report what is being heard; what they are given now is heard after their latency.
     const latency = 1000 * (context.outputLatency || context.baseLatency || 0);
-    this.#out.onClock({ frame: context.currentTime * RATE, at: pageTime(performance.now() + latency) });
+    this.#out.onClock({ frame: context.currentTime * SAMPLE_RATE, at: pageTime(performance.now() + latency) });
   }
 }
 
 function stored(): Volume {
   try {
-    const { volume, muted } = JSON.parse(localStorage.getItem(STORED) ?? "{}") as Partial<Volume>;
+    const { volume, muted } = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "{}") as Partial<Volume>;
     return { volume: typeof volume === "number" && volume >= 0 && volume <= 1 ? volume : 0.8, muted: muted === true };
   } catch {
     return { volume: 0.8, muted: false };

@@ -3,35 +3,36 @@
 import type { ReceivedPicture } from "./carrier.ts";
 import type { PageTime } from "./clock.ts";
 import type { PictureCounts, Statistics as Counters, SoundCounts, TransportName } from "./generated/core.ts";
-import type { CursorShape, DevicesDescription, Hand, Haptics, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
+import type { CodecKind, CursorShape, DevicesDescription, Hand, Haptics, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { Crop, FrameId, MarkerPixels, PictureKey } from "./picture.ts";
 import type { Surface } from "./surface.ts";
 
 export type { CursorShape, Hand, Haptics, RateStatus, ServerMessage, StreamDescription, TransportName, Welcome };
 
-/** The server's reasons; and the page's own, where the link names another certificate or the server cannot prove that it knows the token. */
-export type RefusalReason = ServerRefusal | "certificate" | "impostor";
+/** Why there is no session: the server's reasons, and the page's own. `certificate`: the link names another one. `impostor`: the server cannot
+ *  prove that it knows the token. `undecodable`: the browser decodes no picture of any codec that it claims. */
+export type RefusalReason = ServerRefusal | "certificate" | "impostor" | "undecodable";
 
-/** What the receiver counts, taken a few times a second. */
+/** The receiver's counters, taken a few times a second. */
 export interface Statistics extends Counters {
   at: PageTime;
 }
 
-/** Which of the loudspeaker's samples is being heard when: counted from its start. */
+/** When the loudspeaker's sample `frame`, counted from its start, is being heard. */
 export interface SpeakerClock {
   frame: number;
   at: PageTime;
 }
 
-/** The loudspeaker requests samples for this many moments, with the index of the first; it has them for `left` more, or lacked them. */
+/** The loudspeaker requests `moments` samples in each channel, of which `frame` is the first. It has `left` more queued; negative if it lacked some. */
 export interface FromSpeaker {
   frame: number;
   moments: number;
   left: number;
 }
 
-/** Left, right, left, and so on; and how many moments of samples the loudspeaker should have, here or on their way. */
+/** Interleaved samples, and how many moments the loudspeaker should have queued or requested. */
 export interface ToSpeaker {
   samples: Float32Array<ArrayBuffer>;
   depth: number;
@@ -52,7 +53,7 @@ export type ConnectionState =
   | { state: "refused"; reason: RefusalReason; message: string }
   | { state: "failed"; message: string };
 
-/** `auto` takes the first that gets through, WebTransport if it does. */
+/** `auto` takes the first transport that gets through. */
 export type TransportChoice = TransportName | "auto";
 
 /** `auto` takes WebGL2 where there is a graphics card, else a video element where the browser lets it be fed with pictures, else 2D. */
@@ -116,8 +117,10 @@ export type FromWorker =
   | { type: "painter"; name: string; why: string }
   /** The session's transport, and why this one; `why` is empty where there is nothing to say. */
   | { type: "carrier"; name: TransportName; why: string }
-  /** The window is to open a peer connection, which communicates through its end of the port. */
-  | { type: "peer"; port: MessagePort }
+  /** The window is to open a peer connection, which communicates through its end of the port. `codecs` are those to ask for, best first. */
+  | { type: "peer"; port: MessagePort; codecs: CodecKind[] }
+  /** Which codecs the browser claims and does not decode, in words. */
+  | { type: "codec"; why: string }
   | { type: "welcome"; welcome: Welcome }
   | { type: "stream"; stream: StreamDescription }
   | { type: "rate"; at: PageTime; rate: RateStatus }
@@ -148,37 +151,39 @@ export type FromPeer =
   | { type: "picture"; received: ReceivedPicture }
   | { type: "counts"; counts: PictureCounts }
   | { type: "sound"; counts: SoundCounts }
+  /** Frames arrive, and the browser decodes none of them. */
+  | { type: "undecodable" }
   | { type: "refused"; reason: RefusalReason; message: string }
   /** `blocked`: another transport may get through. */
   | { type: "ended"; why: string; blocked: boolean };
 
 export type ToPeer = { type: "control"; text: string } | { type: "datagram"; bytes: Uint8Array<ArrayBuffer> } | { type: "close" };
 
-/** Samples of a voice a second, in one channel. */
+/** Sample rate of voices, which have one channel. */
 export const VOICE_RATE = 48_000;
 
-/** To a worker that codes voices. */
+/** To a worker that encodes and decodes voices. */
 export type ToVoiceWorker =
-  /** Somebody's packet, to be decoded. `number` counts a voice's packets. */
+  /** A member's packet to decode. `number` counts a voice's packets. */
   | { type: "packet"; member: number; number: number; packet: Uint8Array<ArrayBuffer> }
   | { type: "gone"; member: number }
   /** The user's own voice, to be encoded: the port hands out blocks of ten milliseconds. */
   | { type: "microphone"; blocks: MessagePort };
 
 export type FromVoiceWorker =
-  /** What a packet sounds like. */
+  /** A decoded packet. */
   | { type: "block"; member: number; number: number; samples: Float32Array<ArrayBuffer> }
   /** Ten milliseconds of the user's own voice. */
   | { type: "packet"; packet: Uint8Array<ArrayBuffer> };
 
-/** `datagram`: the next message outdates it, so that it may be lost. */
+/** How a room's message travels. A `datagram` may be lost, because the next message replaces it. */
 export type Lane = "datagram" | "stream";
 
 /** How a member's connection is opened. */
 export interface LineDial {
   transport: "webtransport" | "websocket";
   origin: string;
-  /** The only one that is accepted over WebTransport; none where an authority vouches for it. */
+  /** Hash of the only certificate that is accepted over WebTransport; null when an authority vouches for it. */
   certificate: string | null;
   limitMs: number;
 }
@@ -189,7 +194,7 @@ export type ToLineWorker =
   /** As on a control stream, with its length. */
   | { type: "text"; bytes: Uint8Array }
   | { type: "send"; bytes: Uint8Array; lane: Lane }
-  /** The window has taken what came. */
+  /** The window has handled the last `received`. */
   | { type: "taken" }
   | { type: "close" };
 
@@ -197,11 +202,11 @@ export type FromLineWorker =
   | { type: "open"; challenge: Uint8Array }
   /** `blocked`: another transport may get through. */
   | { type: "failed"; why: string; blocked: boolean }
-  /** What has come since the window took something last. A browser that draws slowly lets a window handle few events between two pictures. */
-  | { type: "came"; news: LineNews[] };
+  /** Everything received since the window's last `taken`. A browser that draws slowly lets a window handle few events between two pictures. */
+  | { type: "received"; events: LineEvent[] };
 
-export type LineNews =
+export type LineEvent =
   | { type: "text"; text: string }
-  /** A message of the room's. */
+  /** A message of the room. */
   | { type: "message"; bytes: Uint8Array<ArrayBuffer> }
   | { type: "ended"; why: string };

@@ -1,11 +1,13 @@
-// The user's microphone, for a program that records and for others in the room: each packet has ten milliseconds of Opus (docs/programs.md).
+// The user's microphone, for a program that records and for others in the room. Each packet holds ten milliseconds of Opus (docs/programs.md).
 
+import { Ends } from "./ends.ts";
 import { type FromVoiceWorker, type ToVoiceWorker, VOICE_RATE } from "./messages.ts";
+import { workerError } from "./worker-error.ts";
 
-/** With what messages of the microphone to and from an application begin. */
+/** First bytes of the microphone's messages to and from an application. */
 const PREFIX = new TextEncoder().encode("mic");
 
-/** The application's message with a packet. */
+/** Returns the application message that carries a packet. */
 export function messageOf(packet: Uint8Array): Uint8Array {
   const message = new Uint8Array(PREFIX.length + packet.length);
   message.set(PREFIX);
@@ -13,70 +15,114 @@ export function messageOf(packet: Uint8Array): Uint8Array {
   return message;
 }
 
-/** The packet in a message of the application's, if that is what it has. */
+/** Returns the packet that an application's message carries, or null for any other message. */
 export function packetOf(message: Uint8Array): Uint8Array | null {
   return PREFIX.every((byte, index) => message[index] === byte) ? message.subarray(PREFIX.length) : null;
 }
 
-export class Microphone {
-  /** Whether what it hears is sent. */
-  live = false;
+export interface MicrophoneOut {
   /** A packet: its number, and Opus. */
-  readonly #send: (packet: Uint8Array) => void;
-  #started = false;
-  #stop: (() => void) | null = null;
+  onPacket(packet: Uint8Array): void;
+  /** The microphone ended by itself: it was unplugged, its permission was withdrawn, or its encoder failed. */
+  onEnded(why: string): void;
+}
+
+export class Microphone {
+  /** Whether packets are sent. */
+  live = false;
+  readonly #out: MicrophoneOut;
+  #recording: Recording | null = null;
   #number = 0;
 
-  constructor(send: (packet: Uint8Array) => void) {
-    this.#send = send;
+  constructor(out: MicrophoneOut) {
+    this.#out = out;
   }
 
-  /** Asks the user for the microphone, unless it runs. Throws where the browser or the user does not give it. */
-  async start(): Promise<void> {
-    if (this.#started) return;
-    this.#started = true;
+  /**
+   * Asks the user for the microphone, unless it is on or already asked for. Returns true once it is on, and false when `stop` was called
+   * meanwhile. Throws when the browser or the user refuses.
+   */
+  async start(): Promise<boolean> {
+    const recording = (this.#recording ??= new Recording((opus) => this.#onPacket(opus), (why) => this.#onEnded(why)));
     try {
-      await this.#open();
+      await recording.started;
     } catch (error) {
-      this.#started = false;
+      // Nobody waits for a recording that was stopped while it started.
+      if (this.#recording !== recording) return false;
+      this.#recording = null;
       throw error;
     }
+    return this.#recording === recording;
   }
 
-  /** Gives the microphone back to the browser. */
+  /** Gives the microphone back to the browser, also when the user has not answered yet. */
   stop(): void {
-    this.#stop?.();
-    this.#stop = null;
-    this.#started = false;
+    this.#recording?.close();
+    this.#recording = null;
   }
 
-  async #open(): Promise<void> {
-    if (typeof AudioEncoder === "undefined") throw new Error("this browser has no encoder for sound");
-    const wanted = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
-    const stream = await navigator.mediaDevices.getUserMedia({ audio: wanted });
-    const context = new AudioContext({ sampleRate: VOICE_RATE, latencyHint: "interactive" });
-    await context.audioWorklet.addModule(new URL("worklet.js", document.baseURI));
-    const node = new AudioWorkletNode(context, "microphone", { numberOfInputs: 1, numberOfOutputs: 0 });
-    const { port1, port2 } = new MessageChannel();
-    node.port.postMessage(port1, [port1]);
-    const worker = new Worker(new URL("voice-worker.js", document.baseURI), { type: "module" });
-    worker.postMessage({ type: "microphone", blocks: port2 } satisfies ToVoiceWorker, [port2]);
-    worker.onmessage = ({ data }: MessageEvent<FromVoiceWorker>) => {
-      if (data.type === "packet" && this.live) this.#onPacket(data.packet);
-    };
-    context.createMediaStreamSource(stream).connect(node);
-    this.#stop = () => {
-      for (const track of stream.getTracks()) track.stop();
-      void context.close();
-      worker.terminate();
-    };
+  #onEnded(why: string): void {
+    this.stop();
+    this.#out.onEnded(why);
   }
 
   #onPacket(opus: Uint8Array): void {
+    if (!this.live) return;
     const packet = new Uint8Array(4 + opus.length);
     new DataView(packet.buffer).setUint32(0, this.#number);
     packet.set(opus, 4);
     this.#number = (this.#number + 1) >>> 0;
-    this.#send(packet);
+    this.#out.onPacket(packet);
+  }
+}
+
+/** One use of the microphone. `close` releases what it holds, and what it only obtains later. */
+class Recording {
+  readonly started: Promise<void>;
+  readonly #ends = new Ends();
+  readonly #onPacket: (opus: Uint8Array) => void;
+  readonly #onEnded: (why: string) => void;
+
+  constructor(onPacket: (opus: Uint8Array) => void, onEnded: (why: string) => void) {
+    this.#onPacket = onPacket;
+    this.#onEnded = onEnded;
+    this.started = this.#open().catch((error: unknown) => {
+      this.close();
+      throw error;
+    });
+  }
+
+  close(): void {
+    this.#ends.close();
+  }
+
+  async #open(): Promise<void> {
+    if (typeof AudioEncoder === "undefined") throw new Error("this browser cannot encode sound");
+    const constraints = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
+    const stream = await navigator.mediaDevices.getUserMedia({ audio: constraints });
+    this.#ends.add(() => {
+      for (const track of stream.getTracks()) track.stop();
+    });
+    if (this.#ends.closed) return;
+    for (const track of stream.getTracks()) track.onended = () => this.#fail("the browser ended the recording");
+    const context = new AudioContext({ sampleRate: VOICE_RATE, latencyHint: "interactive" });
+    this.#ends.add(() => void context.close().catch(() => undefined));
+    await context.audioWorklet.addModule(new URL("worklet.js", document.baseURI));
+    if (this.#ends.closed) return;
+    const node = new AudioWorkletNode(context, "microphone", { numberOfInputs: 1, numberOfOutputs: 0 });
+    const { port1, port2 } = new MessageChannel();
+    node.port.postMessage(port1, [port1]);
+    const worker = new Worker(new URL("voice-worker.js", document.baseURI), { type: "module" });
+    this.#ends.add(() => worker.terminate());
+    worker.onerror = (event) => this.#fail(`the voice worker failed: ${workerError(event)}`);
+    worker.onmessage = ({ data }: MessageEvent<FromVoiceWorker>) => {
+      if (data.type === "packet") this.#onPacket(data.packet);
+    };
+    worker.postMessage({ type: "microphone", blocks: port2 } satisfies ToVoiceWorker, [port2]);
+    context.createMediaStreamSource(stream).connect(node);
+  }
+
+  #fail(why: string): void {
+    if (!this.#ends.closed) this.#onEnded(why);
   }
 }

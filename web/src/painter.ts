@@ -9,13 +9,15 @@ import type { Crop, MarkerPixels } from "./picture.ts";
 import type { Surface } from "./surface.ts";
 
 export interface Painter {
-  /** For people: what draws. */
+  /** What draws, for the panel. */
   readonly name: string;
-  /** Shows the rows above the marker. Answers with the pixels of the marker; null where there is none. One picture at a time. */
+  /** Shows the rows above the marker, and returns the marker's pixels, or null without a marker. Takes one picture at a time. */
   paint(picture: VideoFrame, crop: Crop): Promise<MarkerPixels | null> | MarkerPixels | null;
+  /** Ends the painter, if it holds anything. */
+  close?(): void;
 }
 
-/** The painter for the surface, and why it is that one: `why` is the reason for the surface. */
+/** Returns the painter for the surface and the reason for it. `why` is the reason for the surface. */
 export function painterFor({ kind, target }: Surface, why: string): { painter: Painter; why: string } {
   if (kind === "video") return { painter: new VideoPainter(target), why };
   if (kind === "webgl2") {
@@ -28,7 +30,7 @@ export function painterFor({ kind, target }: Surface, why: string): { painter: P
   return { painter: new ProcessorPainter(target, context), why: kind === "webgl2" ? "this browser has no WebGL2" : why };
 }
 
-/** One canvas pixel for each picture pixel, so that nothing of what lies below is mixed in. */
+/** Draws one canvas pixel for each picture pixel, so that the rows below are not mixed in. */
 const FRAGMENT = `#version 300 es
 precision highp float;
 uniform sampler2D picture;
@@ -65,7 +67,7 @@ class CardPainter implements Painter {
     return this.#marker.read(crop);
   }
 
-  /** Everything lives in the context, and the context does nothing else: program and texture stay bound. */
+  /** Program and texture stay bound, because the context does nothing else. */
   #prepare(): MarkerReader {
     const gl = this.#gl;
     const linked = program(gl, COVER_VERTEX, FRAGMENT);
@@ -97,7 +99,7 @@ class ProcessorPainter implements Painter {
     return image ? markerOf(image, crop) : unconvertedMarker(picture, crop);
   }
 
-  /** The picture as the canvas wants it, in memory that is used again; null where the browser does not convert. */
+  /** Converts the picture for the canvas into reused memory. Returns null when the browser does not convert. */
   async #converted(picture: VideoFrame): Promise<ImageData | null> {
     const { displayWidth: width, displayHeight: height, visibleRect } = picture;
     if (visibleRect?.width !== width || visibleRect.height !== height) return null;
@@ -128,18 +130,22 @@ class VideoPainter implements Painter {
     const { displayWidth: width, timestamp, visibleRect } = picture;
     const { x = 0, y = 0 } = visibleRect ?? {};
     const shown = new VideoFrame(picture, { visibleRect: { x, y, width, height: crop.height }, displayWidth: width, displayHeight: crop.height, timestamp });
-    // Whoever writes gives the picture away. The element ends with the page alone, so a refusal concerns nobody.
+    // Writing gives the picture away. A refusal means that the page is ending.
     this.#writer.write(shown).catch(() => shown.close());
     return unconvertedMarker(picture, crop);
   }
+
+  close(): void {
+    this.#writer.close().catch(() => undefined);
+  }
 }
 
-/** The marker's pixels of a picture that is in the decoder's format. Copying them is cheaper; not every browser does. */
+/** Reads the marker of a picture in the decoder's format. Copying is cheaper than drawing, but not every browser copies. */
 async function unconvertedMarker(picture: VideoFrame, crop: Crop): Promise<MarkerPixels | null> {
   return (await copiedMarker(picture, crop)) ?? drawnMarker(picture, crop);
 }
 
-/** The marker's pixels, copied from the decoder's: no more of the picture is read. Null where the browser does not copy them, or there is no marker. */
+/** Copies the marker's pixels and nothing else. Returns null when the browser does not copy them, or without a marker. */
 async function copiedMarker(picture: VideoFrame, { height: top, marker }: Crop): Promise<MarkerPixels | null> {
   // Brightness comes first in the planes of these formats, which decoders put out.
   if (!marker || !picture.visibleRect || !/^(I4|NV12)/.test(picture.format ?? "")) return null;
@@ -161,7 +167,7 @@ async function copiedMarker(picture: VideoFrame, { height: top, marker }: Crop):
   return { rgba, width };
 }
 
-/** The marker's pixels in a converted picture. */
+/** Returns the marker's pixels of a converted picture. */
 function markerOf({ data, width: columns }: ImageData, { height: top, marker }: Crop): MarkerPixels | null {
   if (!marker) return null;
   const { width, height } = marker;
@@ -173,7 +179,7 @@ function markerOf({ data, width: columns }: ImageData, { height: top, marker }: 
   return { rgba, width };
 }
 
-/** The marker's pixels as the browser draws them, on a canvas of their own: the visible one may be displayed at any moment. */
+/** Draws the marker on a canvas of its own and reads it back: the visible canvas may be displayed at any moment. */
 function drawnMarker(picture: VideoFrame, { height: top, marker }: Crop): MarkerPixels | null {
   if (!marker) return null;
   const { width, height } = marker;
@@ -184,7 +190,7 @@ function drawnMarker(picture: VideoFrame, { height: top, marker }: Crop): Marker
   return { rgba: new Uint8Array(context.getImageData(0, 0, width, height).data), width };
 }
 
-/** One canvas pixel per picture pixel: the page's style does the scaling. True where the canvas changed. */
+/** Gives the canvas one pixel per picture pixel; the page's style scales it. Returns whether the canvas changed. */
 function fit(canvas: OffscreenCanvas, { displayWidth: width }: VideoFrame, { height }: Crop): boolean {
   if (canvas.width === width && canvas.height === height) return false;
   canvas.width = width;

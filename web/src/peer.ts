@@ -1,19 +1,23 @@
 // The window's end of a WebRTC session: signalling, data channels, and the decoded pictures on their way to the worker.
 
-import { rtpTimestampOf } from "./carrier.ts";
+import { explain, rtpTimestampOf } from "./carrier.ts";
 import { pageTime } from "./clock.ts";
-import { RTP_FORMATS } from "./codecs.ts";
+import { rtpFormats } from "./codecs.ts";
+import { DecodingWatch } from "./decoding-watch.ts";
+import type { CodecKind } from "./generated/wire.ts";
+import { request } from "./http.ts";
 import type { FromPeer, RefusalReason, ToPeer } from "./messages.ts";
 import type { RtpTimestamp } from "./picture.ts";
 
-/** Where the server takes offers; this page crops the rows below the pictures that hold the latency marker, so it requests them. */
+/** Where the server takes offers. The page requests the rows below the pictures that hold the latency marker, and crops them. */
 const PATH = "whep?marker=strip";
-/** How often the browser's counters are polled. */
-const COUNT_MS = 250;
-/** Decoded pictures that wait for the worker. The display wants the newest, the counters want all: a few for a worker that paints. */
-const WAITING_PICTURES = 8;
-/** Bytes of datagrams that wait to be sent, at most: newer movements replace them. Guess: a tenth of a second's. */
-const UNSENT_BYTES = 16 * 1024;
+/** How often the browser's counters are polled. Guess: several times in the panel's interval. */
+const COUNT_INTERVAL_MS = 250;
+/** Maximum decoded pictures that wait for the worker. Guess: the display needs the newest, but the counters need all. */
+const MAX_WAITING_PICTURES = 8;
+/** Maximum bytes of datagrams that wait to be sent, because newer movements replace them. Guess: a tenth of a second's. */
+const MAX_UNSENT_BYTES = 16 * 1024;
+/** What the server's HTTP status refuses. */
 const REFUSALS: Record<number, RefusalReason> = { 401: "token", 406: "codec", 429: "too_many_attempts", 503: "full" };
 
 /** Not yet in TypeScript's declarations of browsers. */
@@ -22,7 +26,7 @@ interface TrackProcessor {
 }
 declare const MediaStreamTrackProcessor: new (init: { track: MediaStreamTrack; maxBufferSize: number }) => TrackProcessor;
 
-/** One of the browser's objects of statistics; not all browsers have all fields. */
+/** An object of the browser's statistics. Not all browsers have all fields. */
 type Counters = Record<string, unknown>;
 
 export interface PeerOptions {
@@ -31,9 +35,11 @@ export interface PeerOptions {
   /** Below which `whep` lies. */
   origin: string;
   token: string;
-  /** The world's sound, while the session lasts; then none. */
+  /** Codecs to ask the server for, best first. */
+  codecs: readonly CodecKind[];
+  /** The world's sound, or null after the session. */
   onSound(track: MediaStreamTrack | null): void;
-  /** Whether that is being played: browsers count a track even if it is not heard. */
+  /** Whether the sound is being played: browsers count a track even if it is not heard. */
   audible(): boolean;
   /** Whether everything uses a TCP connection: a network without UDP. */
   onCarriage(tcp: boolean): void;
@@ -53,12 +59,16 @@ export class Peer {
   readonly #sound: RTCRtpReceiver;
   readonly #leave = new AbortController();
   readonly #counter: ReturnType<typeof setInterval>;
+  readonly #watch = new DecodingWatch();
+  #frames = { received: 0, decoded: 0 };
+  /** Plays the track where pictures are taken from a video element. */
+  #video: HTMLVideoElement | null = null;
   /** The server's name for this session. */
   #location: URL | null = null;
   #open = false;
   #closed = false;
 
-  constructor({ port, origin, token, onSound, audible, onCarriage }: PeerOptions) {
+  constructor({ port, origin, token, codecs, onSound, audible, onCarriage }: PeerOptions) {
     this.#port = port;
     this.#origin = origin;
     this.#token = token;
@@ -69,9 +79,9 @@ export class Peer {
     this.#control = this.#connection.createDataChannel("control");
     this.#session = this.#connection.createDataChannel("session", { ordered: false, maxRetransmits: 0 });
     this.#listen();
-    this.#receiver = this.#askForPictures();
+    this.#receiver = this.#askForPictures(codecs);
     this.#sound = this.#connection.addTransceiver("audio", { direction: "recvonly" }).receiver;
-    this.#counter = setInterval(() => void this.#count(), COUNT_MS);
+    this.#counter = setInterval(() => void this.#count(), COUNT_INTERVAL_MS);
     this.#signal().catch((error: unknown) => this.#end(explain(error), true));
   }
 
@@ -83,17 +93,18 @@ export class Peer {
     if (this.#open) this.#onSound(null);
     this.#leave.abort();
     this.#connection.close();
+    if (this.#video) this.#video.srcObject = null;
     if (!this.#location) return;
-    const request = { method: "DELETE", headers: { authorization: `Bearer ${this.#token}` }, keepalive: true };
-    // A server that is gone has ended it as well.
-    fetch(this.#location, request).catch(() => undefined);
+    const init = { method: "DELETE", headers: { authorization: `Bearer ${this.#token}` }, keepalive: true };
+    // A server that is gone has ended the session as well.
+    fetch(this.#location, init).catch(() => undefined);
   }
 
   #onWorker(message: ToPeer): void {
     if (message.type === "close") this.close();
     else if (message.type === "control") {
       if (this.#control.readyState === "open") this.#control.send(message.text);
-    } else if (this.#session.readyState === "open" && this.#session.bufferedAmount < UNSENT_BYTES) {
+    } else if (this.#session.readyState === "open" && this.#session.bufferedAmount < MAX_UNSENT_BYTES) {
       this.#session.send(message.bytes);
     }
   }
@@ -109,7 +120,7 @@ export class Peer {
     this.#session.binaryType = "arraybuffer";
     for (const channel of [this.#control, this.#session]) {
       channel.onopen = opened;
-      channel.onclose = () => this.#end("the server ended the session", false);
+      channel.onclose = () => this.#end("the session's channel was closed", false);
     }
     this.#control.onmessage = ({ data }: MessageEvent<string>) => this.#post({ type: "control", text: data });
     const onDatagram = ({ data }: MessageEvent<ArrayBuffer>): void => this.#post({ type: "datagram", bytes: data }, [data]);
@@ -125,10 +136,10 @@ export class Peer {
     };
   }
 
-  #askForPictures(): RTCRtpReceiver {
+  #askForPictures(codecs: readonly CodecKind[]): RTCRtpReceiver {
     const transceiver = this.#connection.addTransceiver("video", { direction: "recvonly" });
     const known = RTCRtpReceiver.getCapabilities("video")?.codecs ?? [];
-    const wanted = RTP_FORMATS.flatMap((fits) => known.filter(fits));
+    const wanted = rtpFormats(codecs).flatMap((fits) => known.filter(fits));
     const auxiliary = known.filter(({ mimeType }) => /\/(rtx|red|ulpfec|flexfec-03)$/.test(mimeType));
     // A browser that has no such function has its own order, and the server takes what it has.
     if (wanted.length > 0) transceiver.setCodecPreferences?.([...new Set([...wanted, ...auxiliary])]);
@@ -142,7 +153,7 @@ export class Peer {
   #deliver(): void {
     const { track } = this.#receiver;
     if ("MediaStreamTrackProcessor" in window) {
-      const { readable } = new MediaStreamTrackProcessor({ track, maxBufferSize: WAITING_PICTURES });
+      const { readable } = new MediaStreamTrackProcessor({ track, maxBufferSize: MAX_WAITING_PICTURES });
       this.#post({ type: "pictures", readable }, [readable]);
     } else this.#film(track);
   }
@@ -150,15 +161,13 @@ export class Peer {
   /** Takes pictures from a video element, which has them when it would show them. */
   #film(track: MediaStreamTrack): void {
     const video = document.createElement("video");
+    this.#video = video;
     video.muted = true;
     video.playsInline = true;
     video.srcObject = new MediaStream([track]);
     let taken: RtpTimestamp | undefined;
     const take = (_now: number, metadata: VideoFrameCallbackMetadata): void => {
-      if (this.#closed) {
-        video.srcObject = null;
-        return;
-      }
+      if (this.#closed) return;
       video.requestVideoFrameCallback(take);
       const picture = new VideoFrame(video, { timestamp: 0 });
       // The element may have moved on since the picture that it announces: where the browser says it, the picture's own name counts.
@@ -179,12 +188,8 @@ export class Peer {
 
   async #signal(): Promise<void> {
     const { sdp = "" } = await this.#connection.createOffer();
-    const offer = withTwoEars(sdp);
+    const offer = withStereo(sdp);
     const answer = await this.#ask(offer);
-    if (!answer) {
-      this.#end("the server cannot be reached", false);
-      return;
-    }
     const text = await answer.text();
     const reason = REFUSALS[answer.status];
     if (reason) {
@@ -207,11 +212,10 @@ export class Peer {
     this.#post({ type: "answered", ports: portsOf(text) });
   }
 
-  /** None where there is no answer. */
-  async #ask(offer: string): Promise<Response | null> {
+  /** Throws without an answer: a proxy may refuse offers and still let another transport through. */
+  #ask(offer: string): Promise<Response> {
     const headers = { "content-type": "application/sdp", authorization: `Bearer ${this.#token}` };
-    const request = { method: "POST", headers, body: offer, signal: this.#leave.signal };
-    return fetch(new URL(PATH, this.#origin), request).catch(() => null);
+    return request(new URL(PATH, this.#origin), { method: "POST", headers, body: offer, signal: this.#leave.signal });
   }
 
   async #count(): Promise<void> {
@@ -233,6 +237,7 @@ export class Peer {
         keyFrames: number(video, "keyFramesDecoded"),
       };
       this.#post({ type: "counts", counts });
+      this.#checkDecoding({ received: number(video, "framesReceived"), decoded: number(video, "framesDecoded") });
     }
     // In a world without sound no packets arrive.
     if (audio && number(audio, "packetsReceived") > 0) {
@@ -244,6 +249,15 @@ export class Peer {
       };
       this.#post({ type: "sound", counts });
     }
+  }
+
+  /** Some browsers offer a codec that they do not decode. */
+  #checkDecoding(frames: { received: number; decoded: number }): void {
+    if (frames.received > this.#frames.received) this.#watch.onFrame();
+    if (frames.decoded > this.#frames.decoded) this.#watch.onPicture();
+    this.#frames = frames;
+    // Browsers may stop decoding for a page that nobody sees.
+    if (!document.hidden && this.#watch.check(performance.now())) this.#post({ type: "undecodable" });
   }
 
   #end(why: string, blocked: boolean): void {
@@ -268,31 +282,27 @@ export function iceServersOf(link: string): RTCIceServer[] {
   });
 }
 
-/** The moment of the world being heard, in microseconds on the server's clock: its reports call the first second 1. */
+/** Returns the world's moment that is being heard, in microseconds on the server's clock. The server's reports begin at second 1. */
 function momentOf({ estimatedPlayoutTimestamp: milliseconds }: Counters): number | null {
   return typeof milliseconds === "number" ? (milliseconds - 1000) * 1000 : null;
 }
 
-/** Whether the pair of addresses that is in use is one of TCP. */
+/** Returns whether the selected candidate pair uses TCP. */
 function isTcp(all: readonly Counters[]): boolean {
   const transport = all.find(({ type }) => type === "transport");
   const pair = all.find(({ id }) => id !== undefined && id === transport?.selectedCandidatePairId);
   return all.find(({ id }) => id !== undefined && id === pair?.localCandidateId)?.protocol === "tcp";
 }
 
-/** Where the server waits, by its candidates. */
+/** Returns the server's ports, from its candidates. */
 export function portsOf(answer: string): string[] {
   const candidates = answer.matchAll(/^a=candidate:\S+ \d+ (udp|tcp) \d+ \S+ (\d+) /gim);
   return [...new Set([...candidates].map(([, carriage = "", port]) => `${carriage.toUpperCase()} port ${port}`))];
 }
 
-/** Browsers decode Opus for one ear unless they have said otherwise (RFC 7587 section 6.1). */
-export function withTwoEars(offer: string): string {
+/** Returns the offer with stereo requested. Browsers decode one channel of Opus otherwise (RFC 7587, section 6.1). */
+export function withStereo(offer: string): string {
   const opus = /^a=rtpmap:(\d+) opus\/48000\/2\r?$/m.exec(offer)?.[1];
   if (opus === undefined || new RegExp(`^a=fmtp:${opus} .*stereo=1`, "m").test(offer)) return offer;
   return offer.replace(new RegExp(`^(a=fmtp:${opus} [^\\r\\n]+)`, "m"), "$1;stereo=1");
-}
-
-function explain(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,4 +1,4 @@
-// Who is in the room, as a list, in which each voice has its volume; who comes and goes is said.
+// The list of the people in the room, with a volume for each voice. Announces who joins and leaves.
 
 import type { RoomPerson } from "./generated/core.ts";
 import { element } from "./page.ts";
@@ -10,18 +10,18 @@ export interface PeopleOut {
   onVolume(member: number, volume: Volume): void;
 }
 
-/** What the room says of who is there. */
+/** The room's list of people. */
 export interface PeopleList {
   people: readonly RoomPerson[];
   you: number;
-  /** How many there are besides those. */
+  /** Number of further people. */
   more: number;
 }
 
 export class People {
   readonly #out: PeopleOut;
   #known: Map<number, string> | null = null;
-  /** By what it shows, so that a list that changes does not take a volume out of the user's hand. */
+  /** Items by content. They are reused, so that a changed list does not take a slider out of the user's hand. */
   readonly #items = new Map<string, HTMLLIElement>();
   readonly #panel = element("people", HTMLDetailsElement);
 
@@ -33,7 +33,7 @@ export class People {
     this.#panel.addEventListener("toggle", () => this.#panel.querySelector("summary")?.blur());
   }
 
-  /** `former`: what this user was called as long as the server rendered; that it leaves is no news. */
+  /** `former`: the user's own name while the server rendered; its leaving is not announced. */
   show({ people, you, more }: PeopleList, former: string): void {
     const kept = new Set<string>();
     const items = people.map((person) => {
@@ -53,15 +53,15 @@ export class People {
     if (items.length !== list.children.length || items.some((item, index) => item !== list.children[index])) list.replaceChildren(...items);
     element("people-count").textContent = String(people.length + more);
     this.#panel.hidden = false;
-    this.#say(people, you, former);
+    this.#announce(people, you, former);
   }
 
-  /** Who speaks at the moment. */
+  /** The members who are speaking. */
   setSpeaking(speaking: ReadonlySet<number>): void {
     for (const item of this.#items.values()) item.toggleAttribute("data-speaking", speaking.has(Number(item.dataset.member)));
   }
 
-  /** What is known of who is there is old. */
+  /** Forgets who was there, so that the next list is not compared with it. */
   forget(): void {
     this.#known = null;
   }
@@ -112,7 +112,7 @@ export class People {
     return [mute, slider];
   }
 
-  #say(people: readonly RoomPerson[], you: number, former: string): void {
+  #announce(people: readonly RoomPerson[], you: number, former: string): void {
     const now = new Map(people.map(({ id, name }) => [id, name]));
     const before = this.#known;
     this.#known = now;
@@ -125,7 +125,7 @@ export class People {
   }
 }
 
-/** A crowd is not named one by one. */
+/** Returns names in words; of a crowd only the first ones. */
 function names(all: readonly string[]): string {
   return all.length > 3 ? `${all.slice(0, 2).join(", ")} and ${all.length - 2} others` : all.join(", ");
 }

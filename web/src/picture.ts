@@ -5,17 +5,17 @@ declare const kind: unique symbol;
 /** The server's number of a frame. */
 export type FrameId = number & { readonly [kind]: "frame id" };
 
-/** Of the packets that a picture came in, over WebRTC. */
+/** RTP timestamp of a picture's packets, over WebRTC. */
 export type RtpTimestamp = number & { readonly [kind]: "RTP timestamp" };
 
-/** The name between receiver and display: the RTP timestamp where the browser receives by itself, else the frame's number. */
+/** Identifies a picture between receiver and display: its RTP timestamp over WebRTC, else the frame's number. */
 export type PictureKey = FrameId | RtpTimestamp;
 
-/** Where a picture stands in the queue before the display, in microseconds. */
+/** The times that order a picture in the display's queue, in microseconds. */
 export interface DisplayTimes {
   /** When its capture began, on the server's clock. */
   capturedAt: number;
-  /** When it is late, on the page's clock; infinity where that is not known. */
+  /** Its deadline on the page's clock; infinity when that is not known. */
   deadline: number;
 }
 
@@ -23,7 +23,7 @@ export interface DisplayTimes {
 export interface Crop {
   /** Rows that are shown. */
   height: number;
-  /** Width and height in pixels of the marker's cells, directly below those rows from the left; null where there is no marker. */
+  /** Width and height in pixels of the marker's cells, directly below those rows from the left; null without a marker. */
   marker: { width: number; height: number } | null;
 }
 

@@ -15,21 +15,21 @@ export interface PlayerOptions {
   carrier: Carrier;
   clock: PageClock;
   token: string;
+  /** Codecs to ask the server for, best first. */
   codecs: CodecKind[];
   /** Request the world's sound. */
-  hears: boolean;
+  playsSound: boolean;
   immersive: boolean;
   displayHz: number;
   /** Share clipboard texts. */
   clipboard: boolean;
-  /** What others in the room are to call the user, or nothing. */
+  /** The user's name in the room, or "" for one that the server makes up. */
   userName: string;
 }
 
 export interface PlayerOut {
   onMessage(message: ServerMessage): void;
-  /** Whoever takes the picture closes it, and answers with `onShown` if it was shown. Without `views` nobody knows what
-   *  it shows, so only a screen can take it. */
+  /** The recipient closes the picture, and calls `onShown` once it is shown. Without `views` only a screen can show it. */
   onPicture(frame: PictureKey, picture: VideoFrame, crop: Crop, times: DisplayTimes, views: Float32Array<ArrayBuffer> | null): void;
   /** A message from the application that may have been lost. */
   onUnreliable(data: Uint8Array<ArrayBuffer>): void;
@@ -39,16 +39,18 @@ export interface PlayerOut {
   onImpostor(): void;
   /** The session cannot continue. */
   onBroken(why: string): void;
+  /** Frames of this codec arrive, and the browser decodes none of them. */
+  onUndecodable(codec: CodecKind): void;
 }
 
-/** Of a picture in pixels, without the marker below it. */
+/** A picture's size in pixels, without the marker below it. */
 interface Size {
   width: number;
   height: number;
 }
 
-/** What is known of a frame between receiver and display. */
-interface Passing {
+/** A frame between receiver and display. */
+interface FrameInDecoder {
   show: boolean;
   size: Size;
   views: Float32Array<ArrayBuffer>;
@@ -59,10 +61,10 @@ export class Player {
   readonly #carrier: Carrier;
   readonly #clock: PageClock;
   readonly #out: PlayerOut;
-  readonly #passing = new Map<FrameId, Passing>();
+  readonly #inDecoder = new Map<FrameId, FrameInDecoder>();
   #decoder: Decoder | null = null;
-  /** The newest picture of the browser's own receiver of which the note must come first: a headset needs it, or nothing else says
-   *  where the picture ends. */
+  /** The newest picture of the browser's own receiver that waits for its note: a headset needs it, or nothing else says where the
+   *  picture ends. */
   #unnoted: ReceivedPicture | null = null;
   #immersive: boolean;
   readonly #sound = new SoundDecoder((block, samples) => {
@@ -83,7 +85,7 @@ export class Player {
     if (clipboard) this.#core.want_clipboard();
     this.#immersive = immersive;
     // Over WebRTC sound is not among the datagrams.
-    if (options.hears && this.#carrier.name !== "webrtc") this.#core.want_sound();
+    if (options.playsSound && this.#carrier.name !== "webrtc") this.#core.want_sound();
     if (this.#pair(token)) this.#carrier.sendControl(this.#core.hello(navigator.userAgent, immersive, codecs, displayHz));
   }
 
@@ -122,13 +124,13 @@ export class Player {
     this.#pump();
   }
 
-  /** What the browser's own receiver counted. */
+  /** Counters of the browser's own receiver. */
   onCounts(counts: PictureCounts): void {
     this.#core.on_rtp_counts(this.#now(), JSON.stringify(counts));
     this.#pump();
   }
 
-  /** The same for the sound. */
+  /** The receiver's counters of the sound. */
   onSoundCounts(counts: SoundCounts): void {
     this.#core.on_rtp_sound(this.#now(), JSON.stringify(counts));
   }
@@ -188,7 +190,7 @@ export class Player {
     if (message && !this.#closed && !this.#core.awaits_proof()) this.#carrier.sendControl(message);
   }
 
-  /** The loudspeaker wants samples that will be heard at `heardAt`, and has them for `left` moments more, or lacked them. */
+  /** The loudspeaker requests samples that will be heard at `heardAt`. It has `left` more moments queued; negative if it lacked some. */
   onSpeaker(heardAt: PageTime, moments: number, left: number): { samples: Float32Array<ArrayBuffer>; depth: number } {
     const depth = this.#core.speaker_depth(this.#now(), left);
     const samples = this.#core.poll_samples(this.#now(), micros(heardAt), moments) as Float32Array<ArrayBuffer>;
@@ -226,6 +228,16 @@ export class Player {
     return this.#core.summary(this.#now());
   }
 
+  /** Reports a codec of which nothing comes out of the decoder. Call it several times a second. */
+  checkDecoding(now: number): void {
+    if (this.#decoder?.isDead(now)) this.onUndecodable();
+  }
+
+  /** The browser decodes none of the frames that arrive. */
+  onUndecodable(): void {
+    if (this.#stream) this.#out.onUndecodable(this.#stream.codec);
+  }
+
   /** The newest events, a line of JSON each. */
   events(): string {
     return new TextDecoder().decode(this.#core.events());
@@ -239,7 +251,7 @@ export class Player {
     this.#decoder?.close();
     this.#unnoted?.picture.close();
     this.#sound.close();
-    this.#passing.clear();
+    this.#inDecoder.clear();
     this.#core.free();
   }
 
@@ -268,7 +280,7 @@ export class Player {
     this.#decoder = new Decoder(stream.codec_string, {
       onPicture: (frame, picture) => this.#onPicture(frame, picture),
       onFailure: (frame) => {
-        this.#passing.delete(frame);
+        this.#inDecoder.delete(frame);
         this.#core.on_decode_failed(this.#now(), frame);
         this.#pump();
       },
@@ -277,17 +289,16 @@ export class Player {
 
   #onPicture(frame: FrameId, picture: VideoFrame): void {
     this.#core.on_decoded(this.#now(), frame);
-    const passing = this.#passing.get(frame);
-    this.#passing.delete(frame);
+    const known = this.#inDecoder.get(frame);
+    this.#inDecoder.delete(frame);
     // A screen may have a chance for a picture that another has caught up with; a headset draws the newest for where it looks now.
-    if (passing && (passing.show || !this.#immersive)) {
-      this.#out.onPicture(frame, picture, cropTo(passing.size, picture) ?? whole(picture), this.#timesOf(frame), passing.views);
+    if (known && (known.show || !this.#immersive)) {
+      this.#out.onPicture(frame, picture, cropTo(known.size, picture) ?? whole(picture), this.#timesOf(frame), known.views);
     } else picture.close();
     this.#pump();
   }
 
-  /** A headset draws a picture for where its views were, which only the note says; a screen shows it as soon as it is known where the
-   *  picture ends. */
+  /** Passes the picture on. A headset needs its views, which only the note has; a screen needs to know where the picture ends. */
   #offer(received: ReceivedPicture): void {
     const { picture, rtpTimestamp } = received;
     if (this.#unnoted !== received) this.#unnoted?.picture.close();
@@ -303,8 +314,8 @@ export class Player {
     return { capturedAt, deadline };
   }
 
-  /** By its note, or while that is on its way by the stream's description. Null where that is of another size: a picture may overtake
-   *  the message that describes it. */
+  /** Returns the crop from the picture's note, or until that arrives from the stream's description. Null when the description is of
+   *  another size: a picture may overtake the message that describes it. */
   #cropOf(picture: VideoFrame, rtpTimestamp: RtpTimestamp): Crop | null {
     const noted = this.#core.picture_size(rtpTimestamp);
     if (noted) return cropTo(sizeOf(noted), picture) ?? whole(picture);
@@ -322,7 +333,7 @@ export class Player {
       const views = frame.views() as Float32Array<ArrayBuffer>;
       const [bits, size] = [frame.bits(), sizeOf(frame.size())];
       frame.free();
-      this.#passing.set(id, { show, size, views });
+      this.#inDecoder.set(id, { show, size, views });
       if (this.#decoder) this.#decoder.decode(id, key, bits);
       else this.#core.on_decode_failed(this.#now(), id);
     }
@@ -363,14 +374,14 @@ function sizeOf([width = 0, height = 0]: Uint16Array): Size {
   return { width, height };
 }
 
-/** How what was decoded falls into a picture of this size and the marker below it; null where it is neither that nor the picture alone. */
+/** Returns how a decoded picture splits into a picture of this size and the marker below it. Null when its size fits neither. */
 function cropTo({ width, height }: Size, { displayWidth, displayHeight }: VideoFrame): Crop | null {
   if (displayWidth === width && displayHeight === height) return { height, marker: null };
   const strip = strip_below(width, height, displayWidth, displayHeight);
   return strip ? { height, marker: sizeOf(strip) } : null;
 }
 
-/** All that was decoded, where it is not as it was described. */
+/** Shows the whole decoded picture, when it is not as described. */
 function whole({ displayHeight }: VideoFrame): Crop {
   return { height: displayHeight, marker: null };
 }

@@ -1,16 +1,16 @@
-// Where the user is and what a picture shows, as lists of numbers: the layouts are the core's.
+// The user's presence and a picture's views as lists of numbers, in the core's layouts.
 
 import { CONTROLLER_LAYOUT, type POSE_COLUMNS, PRESENCE_LAYOUT, VIEW_COLUMNS } from "./generated/core.ts";
 import { HANDS, type Hand, MAX_CONTROLLERS } from "./generated/wire.ts";
 import type { Fov, Pose } from "./math.ts";
 import { pack, values } from "./packing.ts";
 
-/** Where an eye is and what it sees. */
+/** An eye's pose and field of view. */
 export interface View extends Pose {
   fov: Fov;
 }
 
-/** What points in space, and its buttons and axes in the `xr-standard` mapping. */
+/** A controller or hand: its poses, and its buttons and axes in the `xr-standard` mapping. */
 export interface Controller {
   hand: Hand;
   aim: Pose;
@@ -22,7 +22,7 @@ export interface Controller {
 export interface Presence {
   head: Pose;
   views: readonly View[];
-  /** Where the eyes look, where the user allows it and the browser knows it. */
+  /** Direction of the eyes, if the user allows it and the browser knows it. */
   gaze: Pose | null;
   controllers: readonly Controller[];
 }
@@ -30,7 +30,7 @@ export interface Presence {
 type ViewRow = Record<(typeof VIEW_COLUMNS)[number], number>;
 type PoseRow = Record<(typeof POSE_COLUMNS)[number], number>;
 
-/** The presence and then its controllers, as the core reads them; those beyond its limit are ignored. */
+/** Returns the presence and its controllers as the core reads them. Controllers beyond its limit are left out. */
 export function presenceNumbers({ head, views, gaze, controllers }: Presence): Float32Array<ArrayBuffer> {
   const seen = views.map((view) => ({ ...poseRow(view), ...view.fov }));
   const presence = pack(PRESENCE_LAYOUT, { head: poseRow(head), views: seen, gaze: optional(gaze) });
@@ -41,7 +41,7 @@ export function presenceNumbers({ head, views, gaze, controllers }: Presence): F
   return new Float32Array([...presence, ...held]);
 }
 
-/** The views of a picture. */
+/** Returns the views of a picture. */
 export function viewsOf(numbers: Float32Array): View[] {
   const views: View[] = [];
   for (let start = 0; start + VIEW_COLUMNS.length <= numbers.length; start += VIEW_COLUMNS.length) {

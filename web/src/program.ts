@@ -1,5 +1,6 @@
-// A program's window on a display of its own: what its display tells the page, and what the page asks of it (docs/programs.md).
+// A program's window on a display of its own: what the display reports to the page, and what the page asks of it (docs/programs.md).
 
+import { Ends } from "./ends.ts";
 import { Microphone, messageOf } from "./microphone.ts";
 import { element } from "./page.ts";
 
@@ -10,18 +11,18 @@ interface Choice {
   seen: boolean;
 }
 
-/** Who of several viewers has the controls. */
+/** Which viewer has the controls. */
 interface Controls {
   holder: "you" | "other" | null;
-  /** This viewer would like them. */
+  /** This viewer has asked for them. */
   asked: boolean;
-  /** Another viewer would like this viewer's. */
+  /** Another viewer has asked for this viewer's. */
   wanted: boolean;
   viewers: number;
 }
 
-/** What the display tells, each as far as it has changed. */
-interface Told {
+/** A report of the display. Absent fields have not changed. */
+interface DisplayReport {
   program?: string;
   windows?: Choice[];
   controls?: Controls;
@@ -31,8 +32,8 @@ interface Told {
   ended?: string;
 }
 
-/** A window that is being dragged larger changes its size with each frame, and a program draws all of itself anew each time. Guess. */
-const SETTLED_MS = 250;
+/** The program learns a new size once it has not changed for this long, because programs redraw everything for each. Guess. */
+const SIZE_SETTLE_MS = 250;
 
 export interface ProgramOut {
   /** The pictures are a program's: devices belong to it. */
@@ -51,62 +52,81 @@ export class Program {
   readonly #stage = element("stage");
   readonly #windows = element("windows", HTMLSelectElement);
   readonly #handOver = element("hand-over", HTMLButtonElement);
-  /** None unless the user offers it. */
+  /** Null unless the user offers it. */
   readonly #microphone: Microphone | null;
+  readonly #ends = new Ends();
   #isProgram = false;
   #controls: Controls = { holder: null, asked: false, wanted: false, viewers: 1 };
 
   constructor(out: ProgramOut, offersMicrophone: boolean) {
     this.#out = out;
-    this.#microphone = offersMicrophone ? new Microphone((packet) => out.sendPacket(messageOf(packet))) : null;
-    let settled = 0;
-    new ResizeObserver(() => {
-      clearTimeout(settled);
-      settled = setTimeout(() => this.#tellSize(), SETTLED_MS);
-    }).observe(this.#stage);
-    this.#windows.addEventListener("change", () => {
-      out.send(JSON.stringify({ display: { activate: Number(this.#windows.value) } }));
+    this.#microphone = offersMicrophone ? this.#openMicrophone() : null;
+    let settling: ReturnType<typeof setTimeout> | undefined;
+    const observer = new ResizeObserver(() => {
+      clearTimeout(settling);
+      settling = setTimeout(() => this.#sendSize(), SIZE_SETTLE_MS);
     });
-    this.#handOver.addEventListener("click", () => {
+    observer.observe(this.#stage);
+    this.#ends.add(() => {
+      observer.disconnect();
+      clearTimeout(settling);
+    });
+    const { signal } = this.#ends;
+    const activate = (): void => out.send(JSON.stringify({ display: { activate: Number(this.#windows.value) } }));
+    this.#windows.addEventListener("change", activate, { signal });
+    const handOver = (): void => {
       const { holder, asked } = this.#controls;
       out.send(JSON.stringify({ display: holder === "you" || asked ? { release: null } : { take: null } }));
-    });
+    };
+    this.#handOver.addEventListener("click", handOver, { signal });
+  }
+
+  close(): void {
+    this.#ends.close();
+    this.#microphone?.stop();
   }
 
   onMessage(data: Uint8Array): void {
-    const told = parse(data);
-    if (!told) return;
-    if (told.program) {
+    const report = parse(data);
+    if (!report || this.#ends.closed) return;
+    const { program, windows, controls, microphone, notice, ended } = report;
+    if (program) {
       this.#isProgram = true;
-      this.#out.onProgram(told.program);
-      this.#tellSize();
+      this.#out.onProgram(program);
+      this.#sendSize();
     }
-    if (told.windows) this.#choose(told.windows);
-    if (told.controls) this.#onControls(told.controls);
-    if (told.microphone) void this.#startMicrophone();
-    if (told.notice) this.#out.onNotice(told.notice);
-    if (told.ended) this.#out.onEnded(told.ended);
+    if (windows) this.#showWindows(windows);
+    if (controls) this.#onControls(controls);
+    if (microphone) void this.#startMicrophone();
+    if (notice) this.#out.onNotice(notice);
+    if (ended) this.#out.onEnded(ended);
+  }
+
+  #openMicrophone(): Microphone {
+    return new Microphone({
+      onPacket: (packet) => this.#out.sendPacket(messageOf(packet)),
+      onEnded: (why) => this.#out.onNotice(`The program no longer hears you: ${why}.`),
+    });
   }
 
   async #startMicrophone(): Promise<void> {
     if (!this.#microphone) return;
     try {
-      await this.#microphone.start();
-      this.#out.onNotice("While you have the controls, the program can hear you.");
+      if (await this.#microphone.start()) this.#out.onNotice("While you have the controls, the program can hear you.");
     } catch (error) {
       this.#out.onNotice(`The program cannot hear you: ${error instanceof Error ? error.message : String(error)}.`);
     }
   }
 
-  /** A display whose size is not fixed follows it. */
-  #tellSize(): void {
+  /** A display without a fixed size takes the page's. */
+  #sendSize(): void {
     const { clientWidth, clientHeight } = this.#stage;
     if (!this.#isProgram || clientWidth === 0 || clientHeight === 0) return;
     const side = (pixels: number): number => Math.min(pixels, 0xffff);
     this.#out.send(JSON.stringify({ display: { window: [side(clientWidth), side(clientHeight)] } }));
   }
 
-  /** Who watches alone need not know. */
+  /** The controls concern a viewer only when there are several. */
   #onControls(controls: Controls): void {
     const before = this.#controls;
     this.#controls = controls;
@@ -131,8 +151,8 @@ export class Program {
     else if (holder === "other" && before.holder !== "other") this.#out.onNotice("Another viewer has the controls.");
   }
 
-  /** A choice among one is none. */
-  #choose(windows: Choice[]): void {
+  /** The list of windows appears when there are several. */
+  #showWindows(windows: Choice[]): void {
     this.#windows.hidden = windows.length < 2;
     this.#windows.replaceChildren(
       ...windows.map(({ window, title, seen }) => {
@@ -146,10 +166,10 @@ export class Program {
   }
 }
 
-/** Nothing for messages of other applications. */
-function parse(data: Uint8Array): Told | null {
+/** Returns the display's report, or null for messages of other applications. */
+function parse(data: Uint8Array): DisplayReport | null {
   try {
-    const message = JSON.parse(new TextDecoder().decode(data)) as { display?: Told } | null;
+    const message = JSON.parse(new TextDecoder().decode(data)) as { display?: DisplayReport } | null;
     return message?.display ?? null;
   } catch {
     return null;

@@ -1,37 +1,39 @@
-// Where the page goes when its server has gone: the front by which it came names another server of the fleet. Decides when to ask and whether
-// to go; what it does, it does through `RelocationOut`, and reads the time there.
+// Decides when a page whose server is gone moves to another server of the fleet, which the front of its address names. Acts and reads the time
+// through `RelocationOut` alone.
 
 import { pageOf } from "./link.ts";
 
-/** A server that has answered nothing for so long is gone. Guess: longer than a hiccup, and short enough for a page to be on another
- *  server 3 s after its own was killed; a front names a killed server for 3 s. */
+/** A server without an answer for this long is gone. Guess: longer than a hiccup, and short enough for a page to be on another server 3 s after
+ *  its own was killed; a front names a killed server for 3 s. */
 const GONE_MS = 2_000;
-/** Within this time of its goodbye a server is expected to go: then the first question without an answer is enough. It ends its sessions in less. */
+/** For this long after its goodbye a server counts as gone at the first question without an answer. It ends its sessions in less. */
 const CLOSING_MS = 5_000;
-/** Between two questions at first, and at the most. */
-const FIRST_WAIT_MS = 500;
-const LAST_WAIT_MS = 10_000;
-/** For so long the page asks again where the front names a server that does not answer the page: a front forgets a killed server in 3 s. Later
- *  the page goes there: the browser may have to ask its user about the certificate, which only happens when a page is opened. */
+/** First pause between two questions. Guess. */
+const MIN_WAIT_MS = 500;
+/** Maximum pause between two questions. Guess. */
+const MAX_WAIT_MS = 10_000;
+/** How long the page asks again when the front names a server that does not answer the page: a front forgets a killed server in 3 s. Then the page
+ *  goes there, because the browser may have to ask its user about the certificate, which happens only when a page is opened. */
 const DOUBTFUL_MS = 4_000;
-/** How long a page stays at least before the second move in a row, doubling with each further one up to the second value: servers that turn
- *  their pages away must not make them go round and round. */
-const FIRST_STAY_MS = 2_000;
-const LAST_STAY_MS = 60_000;
-/** A page that has shown the world for so long has arrived: its next move is the first one again. */
+/** Minimum stay before the second move in a row. It doubles with each further move, so that servers which turn their pages away do not send them
+ *  round and round. Guess. */
+const MIN_STAY_MS = 2_000;
+/** Maximum of that stay. Guess. */
+const MAX_STAY_MS = 60_000;
+/** After the world was on display for this long, the next move counts as the first again. Guess. */
 const SETTLED_MS = 10_000;
 
-/** What a front says: where to go, or in words why there is nothing. None: nothing. */
+/** A front's answer: a page to go to, or words why there is none; null without an answer. */
 export type Answer = { page: unknown } | { words: string } | null;
 
 export interface RelocationOut {
   /** In milliseconds. */
   now(): number;
   sleep(milliseconds: number): Promise<void>;
-  /** Whether the server of this page answers, which takes a second or two at the most. */
+  /** Asks a page's server whether it is there, for two seconds at most. */
   serverAnswers(page: URL): Promise<boolean>;
   askFront(): Promise<Answer>;
-  /** What is being done, for the user; none: the server is there again. `byHand`: the user may open the front, which this page cannot ask. */
+  /** Tells the user what the page does; null when the server is back. `byHand`: the user may open the front, which this page cannot ask. */
   say(words: string | null, byHand: boolean): void;
   go(page: URL, moves: number): void;
 }
@@ -66,7 +68,7 @@ export class Relocation {
     this.#liveSince ??= this.#out.now();
   }
 
-  /** Nothing has come from the server for so many milliseconds. */
+  /** The server has been silent for this many milliseconds. */
   onSilence(milliseconds: number): void {
     this.#silentSince ??= this.#out.now() - milliseconds;
     void this.#run();
@@ -91,19 +93,19 @@ export class Relocation {
   async #run(): Promise<void> {
     if (this.#running) return;
     this.#running = true;
-    let wait = FIRST_WAIT_MS;
+    let wait = MIN_WAIT_MS;
     while (!this.#closed) {
       const answers = await this.#out.serverAnswers(this.#own);
       if (this.#closed) break;
       const now = this.#out.now();
       if (answers) {
         if (this.#askedSince !== null) this.#out.say(null, false);
-        [this.#silentSince, this.#askedSince, wait] = [null, null, FIRST_WAIT_MS];
+        [this.#silentSince, this.#askedSince, wait] = [null, null, MIN_WAIT_MS];
       } else {
         this.#silentSince ??= now;
         if (this.#isGone(now)) {
           if (await this.#ask(now)) return;
-          if (now - (this.#askedSince ?? now) >= DOUBTFUL_MS) wait = Math.min(LAST_WAIT_MS, wait * 1.5);
+          if (now - (this.#askedSince ?? now) >= DOUBTFUL_MS) wait = Math.min(MAX_WAIT_MS, wait * 1.5);
         }
       }
       await this.#out.sleep(wait);
@@ -119,14 +121,14 @@ export class Relocation {
 
   #stay(until: number): number {
     const moves = this.#movesUntil(until);
-    return moves === 0 ? 0 : Math.min(LAST_STAY_MS, FIRST_STAY_MS * 2 ** (moves - 1));
+    return moves === 0 ? 0 : Math.min(MAX_STAY_MS, MIN_STAY_MS * 2 ** (moves - 1));
   }
 
   #movesUntil(until: number): number {
     return this.#liveSince !== null && until - this.#liveSince >= SETTLED_MS ? 0 : this.#moves;
   }
 
-  /** True where the page goes. */
+  /** Asks the front. Returns whether the page goes. */
   async #ask(now: number): Promise<boolean> {
     const front = this.#front.host;
     if (this.#askedSince === null) this.#out.say(`Asking ${front} for another one…`, false);

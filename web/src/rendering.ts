@@ -5,18 +5,21 @@ export type RenderingChoice = (typeof RENDERING_CHOICES)[number];
 /** On the server, or in the page. */
 export type Rendering = "server" | "local";
 
-/** How bad it may be, and for how long, before the other way is tried. Guesses: what people take for a hiccup, and for a bad picture. */
-const PATIENCE_MS = 4_000;
-const MIN_SHARE_OF_FRAMES = 0.6;
+/** How long a rendering may be bad before the other one is tried. Guess: people take less for a hiccup. */
+const MAX_BAD_MS = 4_000;
+/** Minimum share of the stream's frames that must be displayed. Guess. */
+const MIN_DISPLAYED_SHARE = 0.6;
+/** Maximum round trip of the stream. Guess. */
 const MAX_ROUND_TRIP_MS = 120;
+/** Minimum rate of the page's own pictures, per second. Guess: motion looks even from about here on. */
 const MIN_LOCAL_FRAME_RATE = 24;
-/** A way that was left is not tried again for so long. Guess. */
-const AVOIDED_MS = 60_000;
+/** How long a rendering that was left is not tried again. Guess. */
+const AVOID_MS = 60_000;
 
 export class RenderingChooser {
   #choice: RenderingChoice;
   #current: Rendering;
-  /** Since when the current way has been bad. */
+  /** Since when the current rendering has been bad. */
   #badSince: number | null = null;
   readonly #leftAt: Record<Rendering, number> = { server: Number.NEGATIVE_INFINITY, local: Number.NEGATIVE_INFINITY };
 
@@ -29,7 +32,7 @@ export class RenderingChooser {
     return this.#choice;
   }
 
-  /** What the choice amounts to at present. */
+  /** The rendering that the choice currently means. */
   get rendering(): Rendering {
     return this.#current;
   }
@@ -40,9 +43,9 @@ export class RenderingChooser {
     this.#badSince = null;
   }
 
-  /** The server's pictures: how many a second are displayed of how many, and the round trip where it is known. */
-  onStream(at: number, displayed: number, of: number, roundTripMs: number | null): void {
-    this.#judge(at, "server", displayed < of * MIN_SHARE_OF_FRAMES || (roundTripMs ?? 0) > MAX_ROUND_TRIP_MS);
+  /** The stream's displayed pictures a second of `expected`, and its round trip if known. */
+  onStream(at: number, displayed: number, expected: number, roundTripMs: number | null): void {
+    this.#judge(at, "server", displayed < expected * MIN_DISPLAYED_SHARE || (roundTripMs ?? 0) > MAX_ROUND_TRIP_MS);
   }
 
   /** The page's own pictures in a second. */
@@ -56,21 +59,21 @@ export class RenderingChooser {
     if (this.#choice === "local") this.#choice = "server";
   }
 
-  #judge(at: number, way: Rendering, bad: boolean): void {
-    if (this.#choice !== "auto" || this.#current !== way) return;
+  #judge(at: number, rendering: Rendering, bad: boolean): void {
+    if (this.#choice !== "auto" || this.#current !== rendering) return;
     if (!bad) this.#badSince = null;
     else this.#badSince ??= at;
-    const patient = this.#badSince === null || at - this.#badSince < PATIENCE_MS;
-    if (!patient && at - this.#leftAt[other(way)] >= AVOIDED_MS) this.#leave(at, way);
+    const patient = this.#badSince === null || at - this.#badSince < MAX_BAD_MS;
+    if (!patient && at - this.#leftAt[other(rendering)] >= AVOID_MS) this.#leave(at, rendering);
   }
 
-  #leave(at: number, way: Rendering): void {
-    this.#leftAt[way] = at;
-    this.#current = other(way);
+  #leave(at: number, rendering: Rendering): void {
+    this.#leftAt[rendering] = at;
+    this.#current = other(rendering);
     this.#badSince = null;
   }
 }
 
-function other(way: Rendering): Rendering {
-  return way === "local" ? "server" : "local";
+function other(rendering: Rendering): Rendering {
+  return rendering === "local" ? "server" : "local";
 }

@@ -1,5 +1,6 @@
-// The room as its user meets it: who is there, hearing them and speaking to them.
+// The room's panel: who is in the room, hearing them and speaking to them.
 
+import { Ends } from "./ends.ts";
 import type { SoundOutput } from "./loudspeaker.ts";
 import type { Pose } from "./math.ts";
 import { Microphone, packetOf } from "./microphone.ts";
@@ -7,8 +8,8 @@ import { element } from "./page.ts";
 import { People, type PeopleList } from "./people.ts";
 import { Voices } from "./voices.ts";
 
-/** How often the list shows who speaks. */
-const SPEAKING_MS = 200;
+/** How often the list shows who speaks. Guess: a syllable. */
+const SPEAKING_INTERVAL_MS = 200;
 
 export interface RoomPanelOut {
   /** Ten milliseconds of the user's voice: the packet's number, and Opus. */
@@ -25,6 +26,7 @@ export class RoomPanel {
   readonly #people: People;
   readonly #microphone: Microphone;
   readonly #talk = element("talk", HTMLButtonElement);
+  readonly #ends = new Ends();
   #known: PeopleList | null = null;
 
   constructor(out: RoomPanelOut) {
@@ -35,16 +37,28 @@ export class RoomPanel {
       volumeOf: (member) => this.#voices.volumeOf(member),
       onVolume: (member, volume) => this.#voices.setVolume(member, volume),
     });
-    this.#microphone = new Microphone((packet) => out.onSaid(packet));
-    this.#talk.addEventListener("click", () => {
+    this.#microphone = new Microphone({
+      onPacket: (packet) => out.onSaid(packet),
+      onEnded: (why) => {
+        void this.#setTalking(false);
+        out.onNotice(`Others no longer hear you: ${why}.`);
+      },
+    });
+    const onClick = (): void => {
       // The next key walks again.
       this.#talk.blur();
       this.toggleTalking();
-    });
-    setInterval(() => this.#people.setSpeaking(this.#voices.speaking()), SPEAKING_MS);
+    };
+    this.#talk.addEventListener("click", onClick, { signal: this.#ends.signal });
+    this.#ends.every(SPEAKING_INTERVAL_MS, () => this.#people.setSpeaking(this.#voices.speaking()));
   }
 
-  /** Who is in the room; none where nothing is known. */
+  close(): void {
+    this.hide();
+    this.#ends.close();
+  }
+
+  /** Who is in the room, or null when that is not known. */
   get known(): PeopleList | null {
     return this.#known;
   }
@@ -65,7 +79,7 @@ export class RoomPanel {
     this.#talk.hidden = own === undefined || own.role === "spectator";
   }
 
-  /** The user is in no room for the moment: whoever is there afterwards has not just come. */
+  /** The user has left the room for a moment. Whoever is there on return is not announced. */
   onAway(): void {
     this.#people.forget();
   }
@@ -79,7 +93,7 @@ export class RoomPanel {
     void this.#setTalking(false);
   }
 
-  /** Somebody's voice: who, the packet's number, where, and Opus. */
+  /** A voice packet: member, packet number, position, and Opus. */
   onHeard(message: Uint8Array): void {
     this.#voices.onHeard(message);
   }
@@ -111,10 +125,8 @@ export class RoomPanel {
     this.#microphone.live = talking;
     if (!talking) return this.#microphone.stop();
     try {
-      await this.#microphone.start();
-      // Permission may take longer than the wish to speak.
-      if (this.#talk.getAttribute("aria-pressed") === "true") this.#out.onNotice("Others in the room hear you.");
-      else this.#microphone.stop();
+      // False when the user has stopped talking before giving the permission.
+      if (await this.#microphone.start()) this.#out.onNotice("Others in the room hear you.");
     } catch (error) {
       await this.#setTalking(false);
       this.#out.onNotice(`Others cannot hear you: ${error instanceof Error ? error.message : String(error)}.`);
@@ -122,7 +134,7 @@ export class RoomPanel {
   }
 }
 
-/** Nothing for messages of other applications. */
+/** Returns the list in the world's message, or null for messages of other applications. */
 function parse(data: Uint8Array): PeopleList | null {
   try {
     return (JSON.parse(new TextDecoder().decode(data)) as { room?: PeopleList } | null)?.room ?? null;

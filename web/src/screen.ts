@@ -13,17 +13,16 @@ export interface ScreenOut {
   onRefreshRate(hertz: number): void;
 }
 
-/** Weight of one more interval in a mean. Guess: settled within a second at 30 frames a second. */
-const NEWS = 1 / 16;
-
-/** Chances by which the display's rate is told: a quarter of them may be missed, or early. */
-const TOLD_BY = 64;
+/** Weight of the newest interval in a mean. Guess: settles within a second at 30 frames a second. */
+const MEAN_WEIGHT = 1 / 16;
+/** Intervals from which the display's rate is derived: a quarter of them may be missed, or early. */
+const RATE_INTERVALS = 64;
 /** Longer intervals are pauses. */
 const PAUSE_MS = 100;
-/** A page without chances for so long is not looked at. Guess: pages that only were busy lacked them for 0.3 s. */
+/** A page without animation frames for this long is not looked at. Guess: pages that were only busy lacked them for 0.3 s. */
 const HIDDEN_MS = 1_000;
-/** Of displays, 60 a second. Longer means are those of a busy page. */
-const SLOWEST_USUAL_REFRESH_MS = 1_000 / 60;
+/** Longest refresh interval of a usual display. Longer means are those of a busy page. */
+const MAX_REFRESH_MS = 1_000 / 60;
 
 interface Waiting {
   frame: PictureKey;
@@ -31,33 +30,33 @@ interface Waiting {
   crop: Crop;
 }
 
-/** On the canvas, for the display's next chance. */
+/** The picture on the canvas, which the next animation frame shows. */
 interface Painted {
   frame: PictureKey;
   marker: MarkerPixels | null;
   paintedAt: number;
 }
 
-/** A mean of durations, of which the newest count most. */
+/** An exponentially weighted mean of durations. */
 class Mean {
   ms = Number.NaN;
 
   note(ms: number): void {
-    this.ms = Number.isNaN(this.ms) ? ms : this.ms + (ms - this.ms) * NEWS;
+    this.ms = Number.isNaN(this.ms) ? ms : this.ms + (ms - this.ms) * MEAN_WEIGHT;
   }
 }
 
-/** The display's refresh rate. A busy page misses chances, so that the mean interval is none of the display's. */
+/** Measures the display's refresh rate. A busy page misses animation frames, so their mean interval is not the display's. */
 class RefreshRate {
   hertz = 0;
   readonly #steps: number[] = [];
 
-  /** So long after the chance before, in milliseconds, comes another. True where the rate has become another. */
+  /** Takes the milliseconds between two animation frames. Returns whether the rate has changed. */
   note(step: number): boolean {
     if (!(step > 0 && step <= PAUSE_MS)) return false;
     this.#steps.push(step);
-    if (this.#steps.length < TOLD_BY) return false;
-    const quarter = this.#steps.sort((one, other) => one - other)[TOLD_BY / 4] ?? Number.NaN;
+    if (this.#steps.length < RATE_INTERVALS) return false;
+    const quarter = this.#steps.sort((one, other) => one - other)[RATE_INTERVALS / 4] ?? Number.NaN;
     this.#steps.length = 0;
     const hertz = Math.round(1_000 / quarter);
     if (Math.abs(hertz - this.hertz) <= 1) return false;
@@ -75,17 +74,19 @@ export class Screen {
   readonly #painter: Painter;
   readonly #clock: PageClock;
   readonly #queue: DisplayQueue;
-  /** What is in the queue, by numbers: several sessions have the same frames. */
+  /** The queued pictures by number, because frame ids repeat from session to session. */
   readonly #waiting = new Map<number, Waiting>();
   #number = 0;
   #painted: Painted | null = null;
   /** When the first picture since the last chance was painted. */
   #unseenSince = Number.NaN;
   #painting = false;
+  #closed = false;
   #scheduled: number;
   #later: ReturnType<typeof setTimeout> | undefined;
-  /** Between chances, and for painting: updated all the time, for windows move to other displays. */
+  /** Interval between animation frames; updated all the time, because windows move to other displays. */
   readonly #chances = new Mean();
+  /** Duration of painting. */
   readonly #paints = new Mean();
   #chanceAt = Number.NaN;
   readonly #refresh = new RefreshRate();
@@ -100,6 +101,7 @@ export class Screen {
 
   /** Takes the picture over and shows it at one of the display's next chances, unless newer ones come first. */
   show(frame: PictureKey, picture: VideoFrame, crop: Crop, { capturedAt, deadline }: DisplayTimes): void {
+    if (this.#closed) return picture.close();
     // Only the newest waits on a page that is not looked at.
     if (this.#unseenFor() > PAUSE_MS) this.#queue.set_refresh_interval(Number.NaN);
     this.#number += 1;
@@ -110,13 +112,18 @@ export class Screen {
   }
 
   close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
     cancelAnimationFrame(this.#scheduled);
     clearTimeout(this.#later);
     for (const { picture } of this.#waiting.values()) picture.close();
     this.#waiting.clear();
+    this.#queue.free();
+    // A painting that is under way still needs the painter.
+    if (!this.#painting) this.#painter.close?.();
   }
 
-  /** For how long the painted picture and those before it have waited for a chance. */
+  /** Returns for how long the painted picture and those before it have waited for an animation frame. */
   #unseenFor(): number {
     return this.#painted ? performance.now() - this.#unseenSince : 0;
   }
@@ -128,11 +135,11 @@ export class Screen {
    */
   #paintsOver({ paintedAt }: Painted): boolean {
     if (this.#queue.shows_in_turn || this.#unseenFor() > HIDDEN_MS) return false;
-    const isQuick = this.#paints.ms <= Math.min(this.#chances.ms, SLOWEST_USUAL_REFRESH_MS) / 2;
+    const isQuick = this.#paints.ms <= Math.min(this.#chances.ms, MAX_REFRESH_MS) / 2;
     return isQuick || performance.now() - paintedAt > PAUSE_MS;
   }
 
-  /** Paints what is next, where the canvas is free or may be painted over. */
+  /** Paints the next picture if the canvas is free or may be painted over. */
   #advance(): void {
     if (this.#painting || (this.#painted && !this.#paintsOver(this.#painted))) return;
     const number = this.#queue.take(micros(this.#clock.now()));
@@ -155,8 +162,9 @@ export class Screen {
       picture.close();
       this.#painting = false;
       this.#paints.note(performance.now() - begunAt);
+      if (this.#closed) this.#painter.close?.();
     }
-    this.#advance();
+    if (!this.#closed) this.#advance();
   }
 
   #closeSkipped(): void {
@@ -166,7 +174,7 @@ export class Screen {
     }
   }
 
-  /** What is on the canvas goes to the display when this returns. */
+  /** An animation frame: the canvas goes to the display when this returns. */
   #onChance(at: number): void {
     this.#scheduled = requestAnimationFrame((next) => this.#onChance(next));
     const step = at - this.#chanceAt;

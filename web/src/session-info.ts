@@ -1,22 +1,23 @@
 // The server's description of itself over HTTP, before a session.
 
 import { Refused } from "./carrier.ts";
+import { request } from "./http.ts";
 
 /** The server's description of itself at `session.json`. */
 interface SessionInfo {
-  /** None where an authority signed the certificate. */
+  /** Null when an authority signed the certificate. */
   certificate_sha256: string | null;
 }
 
-/** The hash of the certificate that a session's proofs name; none where an authority vouches for it. `pinned` is the one that the link
- *  names: another one is not accepted. */
+/** Returns the hash of the certificate that a session's proofs name, or null when an authority vouches for it. `pinned` is the one that
+ *  the link names: another is refused. */
 export async function certificateOf(origin: string, token: string, pinned: string | null, limit: AbortSignal): Promise<string | null> {
-  // A server on this machine asks nobody; another one is reached over HTTPS, where the page itself came from, and has the token as it is for WHEP.
+  // A server on this machine asks for no token here. Others are reached over HTTPS, where the page itself came from.
   const headers: HeadersInit = origin.startsWith("https:") ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(new URL("session.json", origin), { cache: "no-store", headers, signal: limit });
+  const answer = await request(new URL("session.json", origin), { cache: "no-store", headers, signal: limit });
   if (answer.status === 401) throw new Refused("token", await answer.text());
   if (answer.status === 429) throw new Refused("too_many_attempts", await answer.text());
-  if (!answer.ok) throw new Error(`the server answers ${answer.status} where it should describe itself`);
+  if (!answer.ok) throw new Error(`the server answers ${answer.status} to the request for session.json`);
   const { certificate_sha256: shown } = (await answer.json()) as SessionInfo;
   if (pinned && shown && shown !== pinned) throw new Refused("certificate", `The link names ${pinned}, the server shows ${shown}.`);
   return pinned ?? shown;

@@ -1,8 +1,10 @@
 // All text on the page: status, landing, and notices about what is wrong and what to do.
 
+import { Ends } from "./ends.ts";
 import { TRANSPORTS } from "./generated/core.ts";
 import type { UserRole } from "./generated/wire.ts";
 import type { ConnectionState, RefusalReason, TransportChoice } from "./messages.ts";
+import { isApple } from "./input/mouse-keyboard.ts";
 import { element } from "./page.ts";
 import type { RenderingChoice } from "./rendering.ts";
 import type { Missing } from "./support.ts";
@@ -11,7 +13,7 @@ import { TRANSPORT } from "./transports.ts";
 /** States of the page: those of the connection, two that never get that far, and one after it, when a program has ended. */
 export type PageState = ConnectionState["state"] | "unsupported" | "unpaired" | "ended";
 
-/** How long a notice stays. */
+/** How long a notice stays. Guess: two sentences are read in half of it. */
 const TOAST_MS = 8_000;
 
 /** Whether a headset is there, and whether this browser can draw for it. */
@@ -28,6 +30,8 @@ export interface ShellOut {
   onVolume(volume: number): void;
   onTransport(transport: TransportChoice): void;
   onRendering(rendering: RenderingChoice): void;
+  /** On Apple's systems: whether programs receive Cmd as Control. */
+  onCommandKey(isControl: boolean): void;
 }
 
 const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: boolean }> = {
@@ -66,21 +70,31 @@ const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: bo
     advice: "It does not know the link's token. If another server runs there now, open the link that it prints; if not, somebody may stand between you and it.",
     retry: false,
   },
+  undecodable: {
+    title: "This browser decodes no picture",
+    advice: "Pictures arrive, and the browser shows none of them although it claims their codecs. Another browser may, and so may another transport in the panel.",
+    retry: true,
+  },
   internal: { title: "The server could not start a session", advice: "Its log says why. Try again once that is fixed.", retry: true },
 };
 
+/** Refusals that the page decides by itself. */
+const PAGE_REASONS: ReadonlySet<RefusalReason> = new Set(["certificate", "impostor", "undecodable"]);
+
 export class Shell {
+  readonly #ends = new Ends();
   readonly #status = element("status").querySelector("span") as HTMLElement;
   #countdown: ReturnType<typeof setInterval> | undefined;
   #toast: ReturnType<typeof setTimeout> | undefined;
   #state: PageState = "connecting";
   /** The notice says that the server is gone. */
   #relocating = false;
-  /** What the notice's button opens; none: it tries again. */
+  /** Address that the notice's button opens, or null when it tries again. */
   #opens: string | null = null;
 
   constructor(out: ShellOut) {
-    const onClick = (id: string, handle: () => void): void => element(id).addEventListener("click", handle);
+    const { signal } = this.#ends;
+    const onClick = (id: string, handle: () => void): void => element(id).addEventListener("click", handle, { signal });
     onClick("enter", () => out.onEnter());
     onClick("landing-vr", () => out.onEnterVr());
     onClick("enter-vr", () => out.onEnterVr());
@@ -92,17 +106,39 @@ export class Shell {
     });
     onClick("mute", () => out.onMute());
     const volume = element("volume", HTMLInputElement);
-    volume.addEventListener("input", () => out.onVolume(volume.valueAsNumber / 100));
+    volume.addEventListener("input", () => out.onVolume(volume.valueAsNumber / 100), { signal });
     const transport = element("transport", HTMLSelectElement);
     transport.append(...TRANSPORTS.map((name) => new Option(TRANSPORT[name].label, name)));
-    transport.addEventListener("change", () => out.onTransport(transport.value as TransportChoice));
+    transport.addEventListener("change", () => out.onTransport(transport.value as TransportChoice), { signal });
     const rendering = element("rendering", HTMLSelectElement);
-    rendering.addEventListener("change", () => out.onRendering(rendering.value as RenderingChoice));
+    rendering.addEventListener("change", () => out.onRendering(rendering.value as RenderingChoice), { signal });
+    const command = element("command-key", HTMLSelectElement);
+    command.value = remembered(COMMAND_KEY) === "super" ? "super" : "control";
+    command.addEventListener(
+      "change",
+      () => {
+        remember(COMMAND_KEY, command.value);
+        out.onCommandKey(this.commandIsControl);
+      },
+      { signal },
+    );
     const name = element("user-name", HTMLInputElement);
-    name.value = remembered();
-    name.addEventListener("change", () => remember(name.value));
+    name.value = remembered(NAME_KEY);
+    name.addEventListener("change", () => remember(NAME_KEY, name.value), { signal });
     // The next key walks again.
-    for (const control of [volume, transport, rendering, name]) control.addEventListener("change", () => control.blur());
+    for (const control of [volume, transport, rendering, command, name]) control.addEventListener("change", () => control.blur(), { signal });
+  }
+
+  /** Ends the timers, and what the page's buttons do. */
+  close(): void {
+    this.#ends.close();
+    clearInterval(this.#countdown);
+    clearTimeout(this.#toast);
+  }
+
+  /** The user's choice for Apple's systems: programs receive Cmd as Control. */
+  get commandIsControl(): boolean {
+    return element("command-key", HTMLSelectElement).value === "control";
   }
 
   get state(): PageState {
@@ -136,7 +172,7 @@ export class Shell {
     element("volume", HTMLInputElement).value = String(Math.round(100 * volume));
   }
 
-  /** How to move is explained for the demonstration world alone. */
+  /** Only the demonstration world needs an explanation of how to move. */
   set demonstration(is: boolean) {
     element("controls").hidden = !is;
   }
@@ -145,7 +181,7 @@ export class Shell {
     return !element("controls").hidden;
   }
 
-  /** What the link permits. */
+  /** The role that the link permits. */
   onRole(role: UserRole): void {
     document.body.dataset.role = role;
     element("tagline-role").hidden = role !== "spectator";
@@ -159,14 +195,14 @@ export class Shell {
     element("rendering", HTMLSelectElement).value = rendering;
   }
 
-  /** What the user wants to be called in the room, or nothing. */
+  /** The user's name in the room, or "". */
   get userName(): string {
     return bounded(element("user-name", HTMLInputElement).value.trim());
   }
 
   set userName(name: string) {
     element("user-name", HTMLInputElement).value = bounded(name);
-    remember(name);
+    remember(NAME_KEY, name);
   }
 
   onState(state: ConnectionState): void {
@@ -195,7 +231,8 @@ export class Shell {
       case "refused": {
         const { title, advice, retry } = REFUSALS[state.reason];
         this.#say("Refused");
-        this.#notice(title, advice, state.message ? [{ name: "The server says", advice: state.message }] : [], retry);
+        const name = PAGE_REASONS.has(state.reason) ? "What the page sees" : "The server says";
+        this.#notice(title, advice, state.message ? [{ name, advice: state.message }] : [], retry);
         break;
       }
       case "failed":
@@ -205,7 +242,7 @@ export class Shell {
     }
   }
 
-  /** The server is gone, and `words` say what is done about it; none: it is there again. `other`: what the user may open instead. */
+  /** The server is gone, and `words` say what the page does; null when the server is back. `other`: a link that the user may open instead. */
   onRelocation(words: string | null, other: { name: string; link: string } | null): void {
     if (words !== null) {
       this.#notice("The server is gone", words, [], other !== null);
@@ -223,6 +260,7 @@ export class Shell {
     element("tagline").textContent = "Keys, mouse, touch and typed text go to the program.";
     element("tagline-role").textContent = "You are a spectator: you watch, and others use the program.";
     element("enter").textContent = "Open";
+    element("command-key-choice").hidden = !isApple();
     // Keys are the program's.
     element("toggle-hud").title = "Latency graph";
     element("mute").title = "Sound on or off";
@@ -232,7 +270,7 @@ export class Shell {
     latency.title = "An input counts as shown by the first picture captured after it, whether or not that picture shows its effect.";
   }
 
-  /** Something that the user should know for a while. */
+  /** Shows a notice for a while. */
   onNotice(words: string): void {
     const toast = element("toast");
     toast.textContent = words;
@@ -243,7 +281,7 @@ export class Shell {
     }, TOAST_MS);
   }
 
-  /** What the user may try again at any time; none: there is nothing. */
+  /** Offers something that the user may try again at any time; null withdraws the offer. */
   onOffer(words: string | null, act: () => void): void {
     element("offer").hidden = words === null;
     element("offer-text").textContent = words ?? "";
@@ -326,7 +364,7 @@ export class Shell {
   }
 }
 
-/** As much of a name as members may have: 32 bytes. */
+/** Cuts a name to the 32 bytes that members may have. */
 function bounded(name: string): string {
   const bytes = (text: string): number => new TextEncoder().encode(text).length;
   let letters = [...name];
@@ -334,21 +372,22 @@ function bounded(name: string): string {
   return letters.join("");
 }
 
-/** Where the user's name is kept; browsers may keep nothing. */
+/** Keys in `localStorage`, which a browser may refuse. */
 const NAME_KEY = "nearlight-name";
+const COMMAND_KEY = "nearlight.command-key";
 
-function remembered(): string {
+function remembered(key: string): string {
   try {
-    return localStorage.getItem(NAME_KEY) ?? "";
+    return localStorage.getItem(key) ?? "";
   } catch {
     return "";
   }
 }
 
-function remember(name: string): void {
+function remember(key: string, value: string): void {
   try {
-    localStorage.setItem(NAME_KEY, name);
+    localStorage.setItem(key, value);
   } catch (error) {
-    console.warn("the name is not kept:", error);
+    console.warn("the browser does not keep the choice:", error);
   }
 }

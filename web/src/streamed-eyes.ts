@@ -1,4 +1,4 @@
-// The server's pictures in a headset: each is drawn for where the eyes look by then.
+// The server's pictures in a headset. Each is reprojected to the eyes' current direction.
 
 import { type Eyes, poseOf } from "./headset.ts";
 import { fovOfProjection } from "./math.ts";
@@ -12,7 +12,7 @@ interface Arrived {
   views: Float32Array;
 }
 
-/** What a session draws on. */
+/** The surface that a session draws on. */
 interface Surface {
   canvas: HTMLCanvasElement;
   layer: XRWebGLLayer;
@@ -49,7 +49,7 @@ export class StreamedEyes implements Eyes {
     session.requestAnimationFrame(step);
   }
 
-  /** Pictures say themselves where they were taken. */
+  /** Does nothing: pictures carry the views that they were rendered for. */
   setWorld(): void {}
 
   /** Takes ownership of a picture; the newest wins. */

@@ -8,7 +8,7 @@ export interface Missing {
   advice: string;
 }
 
-/** The window supports sessions over WebRTC: connections, and access to decoded pictures. */
+/** Returns whether the window supports sessions over WebRTC: connections, and access to decoded pictures. */
 export function hasWebRtc(): boolean {
   const pictures = "MediaStreamTrackProcessor" in window || "requestVideoFrameCallback" in HTMLVideoElement.prototype;
   return "RTCPeerConnection" in window && pictures;
@@ -18,7 +18,7 @@ export function hasWebRtc(): boolean {
 const BROWSERS =
   "Chrome, Edge and other Chromium browsers have it from version 114, Firefox from version 130; so do the browsers of Quest and Pico headsets.";
 
-/** What this browser lacks; empty where the page can run. */
+/** Returns what this browser lacks; empty when the page can run. */
 export function missingFeatures(): Missing[] {
   const needs: [string, boolean, string][] = [
     [
@@ -28,6 +28,7 @@ export function missingFeatures(): Missing[] {
     ],
     ["WebCodecs' video decoder, or WebRTC", hasTransport(), BROWSERS],
     ["WebCodecs", "VideoFrame" in window, BROWSERS],
+    ["Workers", "Worker" in window, BROWSERS],
     ["WebAssembly", "WebAssembly" in window, "Every browser since 2017 has it; a security setting may have switched it off."],
     ["OffscreenCanvas", "transferControlToOffscreen" in HTMLCanvasElement.prototype, BROWSERS],
   ];

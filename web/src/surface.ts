@@ -1,4 +1,4 @@
-// What pictures are shown on: an element of the page, whose other end the worker draws or writes into.
+// The element that shows pictures, whose other end the worker draws on or writes to.
 
 import { webGl2Support } from "./gl.ts";
 import type { PainterChoice } from "./messages.ts";
@@ -7,13 +7,13 @@ import { element } from "./page.ts";
 /** The worker's end. */
 export type Surface = { kind: "webgl2" | "2d"; target: OffscreenCanvas } | { kind: "video"; target: WritableStream<VideoFrame> };
 
-/** Chromium's; the standard's `VideoTrackGenerator` is in workers alone, and in none of the browsers that have this one. */
+/** Chromium's own. The standard's `VideoTrackGenerator` exists only in workers, and in none of the browsers that have this one. */
 declare class MediaStreamTrackGenerator extends MediaStreamTrack {
   constructor(options: { kind: "video" });
   readonly writable: WritableStream<VideoFrame>;
 }
 
-/** Makes the element `picture` what suits the browser, or what was asked for; and why it is not WebGL2. */
+/** Turns the element `picture` into what suits the browser or was chosen. Returns the worker's end, and why it is not WebGL2. */
 export function surfaceFor(choice: PainterChoice): { surface: Surface; why: string } {
   const support = webGl2Support();
   const wanted = choice === "webgl2" ? support !== "none" : choice === "auto" && support === "accelerated";

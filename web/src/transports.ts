@@ -1,5 +1,4 @@
-// The transports of a session: what they are called, which browsers have them, and how they are dialled. The only place in the page that
-// lists them.
+// The transports of a session: their names, which browsers have them, and how they are dialled. The only place in the page that lists them.
 
 import type { Carrier } from "./carrier.ts";
 import type { TransportName } from "./generated/core.ts";
@@ -7,27 +6,27 @@ import { dialWebRtc } from "./webrtc.ts";
 import { dialWebSocket } from "./websocket.ts";
 import { dialWebTransport } from "./webtransport.ts";
 
-/** The server to dial, and what this page knows of it. */
+/** The server to dial. */
 export interface Destination {
   /** Base of `session.json` and `whep`. */
   origin: string;
   token: string;
-  /** The certificate that the link names, until a session has proved that the server knows the token. */
+  /** The certificate that the link names, or null once a session has proved that the server knows the token. */
   certificate: string | null;
   /** The window is to open a peer connection, which communicates through the other end of the port. */
   askForPeer(port: MessagePort): void;
 }
 
-/** What the browser has. */
+/** Capabilities of the browser. */
 export interface Browser {
-  /** Peer connections, and access to their decoded pictures, which only the window can tell. */
+  /** Has peer connections with access to their decoded pictures. Only the window can tell. */
   webrtc: boolean;
 }
 
 interface Transport {
-  /** In the panel's choice. */
+  /** Name in the panel's choice. */
   label: string;
-  /** In the panel's facts. */
+  /** Name in the panel's facts. */
   title: string;
   isAvailable(browser: Browser): boolean;
   /** Opens a carrier within the limit. */

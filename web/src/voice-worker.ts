@@ -4,8 +4,9 @@
 import { SoundDecoder } from "./listener.ts";
 import { type FromVoiceWorker, type ToVoiceWorker, VOICE_RATE } from "./messages.ts";
 
-const BLOCK_US = 10_000;
-/** Speech without audible loss: Opus' recommendation for full band in one channel (RFC 6716, section 2.1.1). */
+/** Duration of a packet in microseconds. */
+const PACKET_US = 10_000;
+/** Bitrate of speech without audible loss: Opus' recommendation for full band in one channel (RFC 6716, section 2.1.1). */
 const BITS_PER_SECOND = 40_000;
 
 const scope = self as unknown as {
@@ -33,12 +34,12 @@ function encode(blocks: MessagePort): void {
     },
     error: (error) => console.warn("the microphone's encoder stopped:", error),
   });
-  encoder.configure({ codec: "opus", sampleRate: VOICE_RATE, numberOfChannels: 1, bitrate: BITS_PER_SECOND, opus: { frameDuration: BLOCK_US } });
+  encoder.configure({ codec: "opus", sampleRate: VOICE_RATE, numberOfChannels: 1, bitrate: BITS_PER_SECOND, opus: { frameDuration: PACKET_US } });
   let timestamp = 0;
   blocks.onmessage = ({ data }: MessageEvent<Float32Array<ArrayBuffer>>) => {
     if (encoder.state !== "configured") return;
     const block = new AudioData({ format: "f32", sampleRate: VOICE_RATE, numberOfFrames: data.length, numberOfChannels: 1, timestamp, data });
-    timestamp += BLOCK_US;
+    timestamp += PACKET_US;
     encoder.encode(block);
     block.close();
   };

@@ -1,61 +1,68 @@
-// What other members of the room say: decoded, placed where they are, and each as loud as the user wants.
+// The voices of other members of the room: decoded, placed where the members are, and each as loud as the user wants.
 
 import type { SoundOutput } from "./loudspeaker.ts";
 import { type FromVoiceWorker, type ToVoiceWorker, VOICE_RATE } from "./messages.ts";
 import { type Pose, type Vec3, rotate } from "./math.ts";
-import { FADE, type Volume, Volumes, gainOf, loudnessOf } from "./volume.ts";
+import { workerError } from "./worker-error.ts";
+import { FADE_SECONDS, type Volume, Volumes, gainOf, loudnessOf } from "./volume.ts";
 
-/** A packet lasts so long, in seconds. */
-const BLOCK = 0.01;
-/** Seconds by which a voice is held back at least: the server hands it on with each of its pictures, 30 or 60 a second. Guess. */
-const LEAD = 0.08;
-/** At most, where packets are late: on a page that is busy for longer, voices are interrupted. Guess. */
-const MOST_LEAD = 0.4;
-/** While no packet is late, it is held back by so many seconds less for each second. Guess. */
-const LEAD_DECAY = 0.02;
-/** A packet that is later than this, in seconds, follows a pause: numbers go on where somebody did not talk. Guess. */
-const PAUSE = 1;
-/** What would be heard so much later than it is held back is left out. */
-const MOST_AHEAD = 0.4;
-/** More missing packets are a pause. */
-const MOST_MISSING = 5;
-/** Effective value from which somebody is taken to speak, and for how long after that, in milliseconds. Guesses: a quiet room, a syllable. */
-const SPEAKING = 0.01;
-const SPEAKING_MS = 300;
-/** Below this a block may be left out to catch up: -60 dB. Guess. */
-const SILENT = 0.001;
-/** A message begins with who speaks, the packet's number, and where (docs/wire.md). */
-const HEAD_BYTES = 4 + 4 + 3 * 4;
+/** Duration of a packet in seconds. */
+const BLOCK_SECONDS = 0.01;
+/** Minimum playout delay in seconds. Guess: the server forwards voices with its pictures, 30 or 60 times a second. */
+const MIN_DELAY_SECONDS = 0.08;
+/** Maximum playout delay when packets are late. Guess: a page that is busy for longer interrupts voices. */
+const MAX_DELAY_SECONDS = 0.4;
+/** Seconds by which the delay shrinks in each second without a late packet. Guess. */
+const DELAY_DECAY = 0.02;
+/** A packet that is later than this many seconds follows a pause, because numbers do not count pauses. Guess. */
+const PAUSE_SECONDS = 1;
+/** A block that would play this many seconds later than the playout delay is dropped. Guess. */
+const MAX_AHEAD_SECONDS = 0.4;
+/** More missing packets than this are a pause. Guess. */
+const MAX_MISSING_PACKETS = 5;
+/** RMS from which a member counts as speaking. Guess: louder than a quiet room. */
+const SPEAKING_RMS = 0.01;
+/** A member counts as speaking for this long after the last loud block. Guess: a syllable. */
+const SPEAKING_HOLD_MS = 300;
+/** RMS below which a block may be dropped to catch up: -60 dB. Guess. */
+const SILENT_RMS = 0.001;
+/** A message begins with the member, the packet's number, and the position (docs/wire.md). */
+const HEADER_BYTES = 4 + 4 + 3 * 4;
+/** Pause before another decoding worker is tried after one has failed. Guess. */
+const WORKER_RETRY_MS = 5_000;
 
 export class Voices {
   readonly #output: () => SoundOutput | null;
   readonly #volumes = new Volumes();
   readonly #speakers = new Map<number, Speaker>();
-  #all: AnalyserNode | null = null;
+  /** Mixes all voices. */
+  #mix: AnalyserNode | null = null;
   #worker: Worker | null = null;
+  /** When a worker failed last. */
+  #failedAt = Number.NEGATIVE_INFINITY;
 
   constructor(output: () => SoundOutput | null) {
     this.#output = output;
   }
 
-  /** A message with ten milliseconds of somebody's voice. */
+  /** A message with ten milliseconds of a member's voice. */
   onHeard(message: Uint8Array): void {
     const output = this.#output();
     // Nothing plays before the user has done something on the page.
-    if (!output || message.length <= HEAD_BYTES || typeof AudioDecoder === "undefined") return;
+    if (!output || message.length <= HEADER_BYTES || typeof AudioDecoder === "undefined") return;
     const view = new DataView(message.buffer, message.byteOffset, message.byteLength);
     const [member, number] = [view.getUint32(0), view.getUint32(4)];
     const place: Vec3 = [view.getFloat32(8), view.getFloat32(12), view.getFloat32(16)];
     if (!place.every(Number.isFinite)) return;
     let speaker = this.#speakers.get(member);
     if (!speaker) {
-      speaker = new Speaker(output.context, this.#mix(output));
+      speaker = new Speaker(output.context, this.#mixOf(output));
       speaker.setVolume(this.volumeOf(member));
       this.#speakers.set(member, speaker);
     }
     if (!speaker.onPacket(number, place)) return;
-    const packet = message.slice(HEAD_BYTES);
-    this.#running().postMessage({ type: "packet", member, number, packet } satisfies ToVoiceWorker, [packet.buffer]);
+    const packet = message.slice(HEADER_BYTES);
+    this.#startWorker()?.postMessage({ type: "packet", member, number, packet } satisfies ToVoiceWorker, [packet.buffer]);
   }
 
   /** Where the user's ears are. */
@@ -79,7 +86,7 @@ export class Voices {
     this.#speakers.get(member)?.setVolume(volume);
   }
 
-  /** Who is in the room, with their names: the others are no longer heard. */
+  /** The members of the room and their names. Voices of anybody else end. */
   setMembers(members: ReadonlyMap<number, string>): void {
     for (const [member, speaker] of this.#speakers) {
       if (members.has(member)) continue;
@@ -90,42 +97,55 @@ export class Voices {
     this.#volumes.setMembers(members);
   }
 
-  /** Who speaks at the moment, also where the user does not want to hear it. */
+  /** Returns the members who are speaking, muted ones included. */
   speaking(): ReadonlySet<number> {
-    const since = performance.now() - SPEAKING_MS;
+    const since = performance.now() - SPEAKING_HOLD_MS;
     return new Set([...this.#speakers].filter(([, { spokeAt }]) => spokeAt >= since).map(([member]) => member));
   }
 
-  /** The newest 2,048 moments of all voices together, each as loud as the user wants it; nothing before anybody has spoken. */
+  /** Returns the newest 2,048 samples of all voices together, each as loud as the user wants it, or null before anybody has spoken. */
   heard(): Float32Array | null {
-    if (!this.#all) return null;
-    const samples = new Float32Array(this.#all.fftSize);
-    this.#all.getFloatTimeDomainData(samples);
+    if (!this.#mix) return null;
+    const samples = new Float32Array(this.#mix.fftSize);
+    this.#mix.getFloatTimeDomainData(samples);
     return samples;
   }
 
+  /** Ends all voices, and disconnects from the output. The next packet starts again. */
   close(): void {
     this.setMembers(new Map());
+    this.#mix?.disconnect();
+    this.#mix = null;
+    this.#stopWorker();
+  }
+
+  /** Returns the decoding worker, or null shortly after one has failed. */
+  #startWorker(): Worker | null {
+    if (this.#worker || performance.now() - this.#failedAt < WORKER_RETRY_MS) return this.#worker;
+    const worker = new Worker(new URL("voice-worker.js", document.baseURI), { type: "module" });
+    this.#worker = worker;
+    worker.onmessage = ({ data }: MessageEvent<FromVoiceWorker>) => {
+      if (data.type === "block") this.#speakers.get(data.member)?.onBlock(data.number, data.samples);
+    };
+    worker.onerror = (event) => {
+      console.warn("the voice worker failed:", workerError(event));
+      this.#failedAt = performance.now();
+      this.#stopWorker();
+    };
+    return worker;
+  }
+
+  #stopWorker(): void {
     this.#worker?.terminate();
     this.#worker = null;
   }
 
-  #running(): Worker {
-    if (!this.#worker) {
-      this.#worker = new Worker(new URL("voice-worker.js", document.baseURI), { type: "module" });
-      this.#worker.onmessage = ({ data }: MessageEvent<FromVoiceWorker>) => {
-        if (data.type === "block") this.#speakers.get(data.member)?.onBlock(data.number, data.samples);
-      };
+  #mixOf({ context, out }: SoundOutput): AudioNode {
+    if (!this.#mix) {
+      this.#mix = new AnalyserNode(context, { fftSize: 2_048 });
+      this.#mix.connect(out);
     }
-    return this.#worker;
-  }
-
-  #mix({ context, out }: SoundOutput): AudioNode {
-    if (!this.#all) {
-      this.#all = new AnalyserNode(context, { fftSize: 2_048 });
-      this.#all.connect(out);
-    }
-    return this.#all;
+    return this.#mix;
   }
 }
 
@@ -133,10 +153,11 @@ class Speaker {
   readonly #context: AudioContext;
   readonly #panner: PannerNode;
   readonly #gain: GainNode;
-  /** When the voice's packet number 0 was due, on the context's clock in seconds; nothing before it spoke. */
+  /** When packet 0 was due on the context's clock, in seconds; null before the first packet. */
   #start: number | null = null;
-  #lead = LEAD;
-  /** The newest packet that was played or left out. */
+  /** Playout delay in seconds. */
+  #delay = MIN_DELAY_SECONDS;
+  /** The newest packet that was played or dropped. */
   #last = 0;
   #newest: number | null = null;
   /** When it was last loud enough to be speech. */
@@ -151,10 +172,10 @@ class Speaker {
   }
 
   setVolume(volume: Volume): void {
-    this.#gain.gain.setTargetAtTime(gainOf(volume), this.#context.currentTime, FADE);
+    this.#gain.gain.setTargetAtTime(gainOf(volume), this.#context.currentTime, FADE_SECONDS);
   }
 
-  /** True where its packet is to be decoded. */
+  /** Returns whether the packet should be decoded. */
   onPacket(number: number, place: Vec3): boolean {
     const ahead = this.#newest === null ? 1 : (number - this.#newest) | 0;
     if (ahead <= 0) return false;
@@ -167,7 +188,7 @@ class Speaker {
   onBlock(number: number, samples: Float32Array<ArrayBuffer>): void {
     const context = this.#context;
     const loudness = loudnessOf(samples);
-    if (loudness >= SPEAKING) this.spokeAt = performance.now();
+    if (loudness >= SPEAKING_RMS) this.spokeAt = performance.now();
     const at = this.#due(number, context.currentTime, loudness);
     if (at === null) return;
     const buffer = context.createBuffer(1, samples.length, VOICE_RATE);
@@ -182,20 +203,20 @@ class Speaker {
     this.#gain.disconnect();
   }
 
-  /** When a packet is to be heard, or nothing where it is left out: a voice is held back for as long as its packets are late. */
+  /** Returns when a packet should play, or null when it is dropped. The delay follows how late packets are. */
   #due(number: number, now: number, loudness: number): number | null {
-    const offset = number * BLOCK;
+    const offset = number * BLOCK_SECONDS;
     const late = this.#start === null ? 0 : now - this.#start - offset;
-    const begins = this.#start === null || late > PAUSE || number - this.#last > MOST_MISSING;
+    const begins = this.#start === null || late > PAUSE_SECONDS || number - this.#last > MAX_MISSING_PACKETS;
     this.#last = number;
-    if (late > 0 && !begins) this.#lead = Math.min(this.#lead + late, MOST_LEAD);
-    else this.#lead = Math.max(this.#lead - BLOCK * LEAD_DECAY, LEAD);
-    const start = this.#start === null || begins || late > 0 ? now + this.#lead - offset : this.#start;
-    const held = start + offset - now;
+    if (late > 0 && !begins) this.#delay = Math.min(this.#delay + late, MAX_DELAY_SECONDS);
+    else this.#delay = Math.max(this.#delay - BLOCK_SECONDS * DELAY_DECAY, MIN_DELAY_SECONDS);
+    const start = this.#start === null || begins || late > 0 ? now + this.#delay - offset : this.#start;
+    const ahead = start + offset - now;
     // In a pause of speech nobody misses a block.
-    const skipped = held > this.#lead + MOST_AHEAD || (loudness < SILENT && held > this.#lead);
-    this.#start = skipped ? start - BLOCK : start;
-    return skipped ? null : start + offset;
+    const dropped = ahead > this.#delay + MAX_AHEAD_SECONDS || (loudness < SILENT_RMS && ahead > this.#delay);
+    this.#start = dropped ? start - BLOCK_SECONDS : start;
+    return dropped ? null : start + offset;
   }
 }
 

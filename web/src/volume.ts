@@ -1,4 +1,4 @@
-// How loud something is: as a user wants it, and as it is measured.
+// Volume as a user sets it, and loudness as it is measured.
 
 export interface Volume {
   /** 0 to 1. */
@@ -6,56 +6,56 @@ export interface Volume {
   muted: boolean;
 }
 
-/** A change of volume takes this long, in seconds: a jump would click. */
-export const FADE = 0.02;
+/** Time constant of a change of volume, in seconds: a jump would click. */
+export const FADE_SECONDS = 0.02;
 
-/** The amplitude. Loudness is heard by ratios: half the slider is a quarter of it. */
+/** Returns the factor of the amplitude. Loudness is perceived by ratios, so half the slider is a quarter of the amplitude. */
 export function gainOf({ volume, muted }: Volume): number {
   return muted ? 0 : volume * volume;
 }
 
-/** What is kept of those who have left: names of as many people as rooms rarely have. */
-const MOST_KEPT = 256;
-const AS_IT_IS: Volume = { volume: 1, muted: false };
+/** Maximum members who have left and whose volume is remembered. Guess: rooms rarely have more. */
+const MAX_REMEMBERED = 256;
+const FULL_VOLUME: Volume = { volume: 1, muted: false };
 
-/** How loud the user wants each of the others, as long as the page is open. Whoever comes back with the same number and name is the one who left.
- *  Rooms give no number twice, so that others are known by name alone, where the first who comes with it is taken for the one who left. */
+/** The volume that the user has set for each other member, as long as the page is open. A member who returns with the same number and name gets
+ *  the volume back. Rooms give no number twice, so otherwise the first member with the name gets it. */
 export class Volumes {
-  /** By the members' numbers, where a user wants something else than `AS_IT_IS`. */
+  /** By member number, unless it is `FULL_VOLUME`. */
   readonly #present = new Map<number, Volume>();
-  /** By the names of those who have left, the oldest first. */
+  /** By the names of members who have left, oldest first. */
   readonly #left = new Map<string, { member: number; volume: Volume }>();
   #names: ReadonlyMap<number, string> = new Map();
 
   of(member: number): Volume {
-    return this.#present.get(member) ?? AS_IT_IS;
+    return this.#present.get(member) ?? FULL_VOLUME;
   }
 
   set(member: number, volume: Volume): void {
-    if (volume.muted || volume.volume !== AS_IT_IS.volume) this.#present.set(member, volume);
+    if (volume.muted || volume.volume !== FULL_VOLUME.volume) this.#present.set(member, volume);
     else this.#present.delete(member);
   }
 
-  /** Who is there, with their names. */
+  /** The members of the room and their names. */
   setMembers(names: ReadonlyMap<number, string>): void {
-    for (const [member, name] of this.#names) if (!names.has(member)) this.#keep(member, name);
+    for (const [member, name] of this.#names) if (!names.has(member)) this.#remember(member, name);
     const came = [...names].filter(([member]) => !this.#names.has(member));
-    for (const [member, name] of came) if (this.#left.get(name)?.member === member) this.#give(member, name);
-    for (const [member, name] of came) this.#give(member, name);
+    for (const [member, name] of came) if (this.#left.get(name)?.member === member) this.#restore(member, name);
+    for (const [member, name] of came) this.#restore(member, name);
     this.#names = names;
   }
 
-  #keep(member: number, name: string): void {
+  #remember(member: number, name: string): void {
     const volume = this.#present.get(member);
     this.#present.delete(member);
     if (!volume) return;
     this.#left.delete(name);
     this.#left.set(name, { member, volume });
     const [oldest] = this.#left.keys();
-    if (this.#left.size > MOST_KEPT && oldest !== undefined) this.#left.delete(oldest);
+    if (this.#left.size > MAX_REMEMBERED && oldest !== undefined) this.#left.delete(oldest);
   }
 
-  #give(member: number, name: string): void {
+  #restore(member: number, name: string): void {
     const kept = this.#left.get(name);
     if (!kept) return;
     this.#left.delete(name);
@@ -63,7 +63,7 @@ export class Volumes {
   }
 }
 
-/** The effective value of samples. */
+/** Returns the RMS of samples. */
 export function loudnessOf(samples: Float32Array): number {
   return Math.sqrt(samples.reduce((sum, sample) => sum + sample * sample, 0) / samples.length);
 }

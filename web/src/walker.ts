@@ -10,14 +10,14 @@ import { type Pose, symmetricFov } from "./math.ts";
 import { element } from "./page.ts";
 import { presenceNumbers } from "./presence.ts";
 
-/** Between samples, in milliseconds: no server renders faster, and a gaming mouse reports 1,000 times a second. */
-const SHORTEST_GAP_MS = 1000 / 240;
-/** The server must also know that the user is standing still. */
-const LONGEST_GAP_MS = 1000 / 30;
-/** A program wants nothing of where the user stands. */
-const PROGRAM_GAP_MS = 500;
-/** Height of the view in radians: a screen at arm's length would be less, but then one bumps into things. */
-const VIEW_HEIGHT = (65 / 180) * Math.PI;
+/** Minimum interval between poses: no server renders faster, and a gaming mouse reports 1,000 times a second. */
+const MIN_POSE_INTERVAL_MS = 1000 / 240;
+/** Maximum interval between poses, also for a user who stands still. */
+const MAX_POSE_INTERVAL_MS = 1000 / 30;
+/** The same for a program, which does not use the pose. */
+const PROGRAM_POSE_INTERVAL_MS = 500;
+/** Vertical field of view in radians. Guess: a screen at arm's length covers less, but then one bumps into things. */
+const VERTICAL_FOV = (65 / 180) * Math.PI;
 
 export interface WalkerOut {
   onPresence(at: number, values: Float32Array<ArrayBuffer>): void;
@@ -34,11 +34,12 @@ export class Walker {
   readonly #touch: Touch;
   readonly #gamepad: GamepadInput;
   readonly #stage: HTMLElement;
-  /** There for a program. */
+  readonly #listening = new AbortController();
+  /** Takes typed text when the devices belong to a program. */
   #field: TextField | null = null;
   #aspect = 16 / 9;
   #sentAt = Number.NEGATIVE_INFINITY;
-  /** When the newest change happened that no sample has reported yet. */
+  /** When the newest unreported change happened. */
   #unsentAt: number | null = null;
   #stepAt = performance.now();
   #frame = 0;
@@ -90,7 +91,12 @@ export class Walker {
     if (!captures) this.#mouse.unlock();
   }
 
-  /** From now on the devices are a program's; `pastes` if its user's clipboard is, too. */
+  /** Whether programs receive Cmd as Control, on Apple's systems. */
+  set commandIsControl(is: boolean) {
+    this.#mouse.commandIsControl = is;
+  }
+
+  /** From now on the devices belong to a program; with `pastes` so does the user's clipboard. */
   giveToProgram(field: HTMLTextAreaElement, pastes: boolean): void {
     this.#mouse.pastes = pastes;
     if (this.#field) return;
@@ -100,12 +106,13 @@ export class Walker {
         for (const pressed of [true, false]) this.#out.onDevice(at, { device: "key", code, pressed });
       },
     });
-    document.addEventListener("click", (event) => !(event.target instanceof HTMLSelectElement) && this.#leaveTool(event));
-    document.addEventListener("change", (event) => this.#leaveTool(event));
+    const { signal } = this.#listening;
+    document.addEventListener("click", (event) => !(event.target instanceof HTMLSelectElement) && this.#leaveTool(event), { signal });
+    document.addEventListener("change", (event) => this.#leaveTool(event), { signal });
   }
 
-  /** A tool was clicked, or something chosen: an input method writes into what has the focus, so it must be the program's again. Fingers
-   *  would open the screen keyboard by that. */
+  /** Returns the focus to the program after a tool was used, because an input method writes into what has the focus. With a finger that
+   *  would open the screen keyboard. */
   #leaveTool({ target }: Event): void {
     if (isTool(target) && matchMedia("(pointer: fine)").matches) this.focus();
   }
@@ -132,6 +139,7 @@ export class Walker {
 
   close(): void {
     cancelAnimationFrame(this.#frame);
+    this.#listening.abort();
     this.#mouse.close();
     this.#touch.close();
     this.#field?.close();
@@ -148,13 +156,13 @@ export class Walker {
     this.#touch.addTo(walk);
     this.#gamepad.poll(at, seconds, walk);
     if (!this.#field && this.#camera.walk(walk, seconds)) this.#unsentAt = at;
-    const gap = this.#field ? PROGRAM_GAP_MS : LONGEST_GAP_MS;
+    const gap = this.#field ? PROGRAM_POSE_INTERVAL_MS : MAX_POSE_INTERVAL_MS;
     if (this.#unsentAt !== null || at - this.#sentAt >= gap) this.#send(this.#unsentAt ?? at);
   }
 
   #onChange(at: number): void {
     this.#unsentAt = at;
-    if (performance.now() - this.#sentAt >= SHORTEST_GAP_MS) this.#send(at);
+    if (performance.now() - this.#sentAt >= MIN_POSE_INTERVAL_MS) this.#send(at);
   }
 
   #send(at: number): void {
@@ -165,7 +173,7 @@ export class Walker {
   }
 }
 
-/** One view and no controllers. */
+/** Returns the presence of a screen's user: one view and no controllers. */
 function presence(head: Pose, aspect: number): Float32Array<ArrayBuffer> {
-  return presenceNumbers({ head, views: [{ ...head, fov: symmetricFov(VIEW_HEIGHT, aspect) }], gaze: null, controllers: [] });
+  return presenceNumbers({ head, views: [{ ...head, fov: symmetricFov(VERTICAL_FOV, aspect) }], gaze: null, controllers: [] });
 }

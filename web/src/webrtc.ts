@@ -4,7 +4,7 @@ import { Blocked, type Carrier, type CarrierOut, Refused, rtpTimestampOf } from 
 import { textOf, withLength } from "./control.ts";
 import type { FromPeer, ToPeer } from "./messages.ts";
 
-/** `ask` hands the other end of the port to the window, where it becomes a `Peer`. */
+/** Opens a session's carrier. `ask` hands the other end of the port to the window, where it becomes a `Peer`. */
 export async function dialWebRtc(ask: (port: MessagePort) => void, limit: AbortSignal): Promise<Carrier> {
   const { port1: port, port2 } = new MessageChannel();
   ask(port2);
@@ -12,13 +12,13 @@ export async function dialWebRtc(ask: (port: MessagePort) => void, limit: AbortS
   return new Promise((resolve, reject) => {
     let open = false;
     let ports: string[] = [];
-    const blocked = (why: string): Blocked => (ports.length > 0 ? shut(ports) : new Blocked(why));
+    const blocked = (why: string): Blocked => (ports.length > 0 ? portsBlocked(ports) : new Blocked(why));
     const fail = (error: Error): void => {
       post({ type: "close" });
       reject(error);
     };
     limit.addEventListener("abort", () => {
-      if (!open) fail(blocked("no answer comes back"));
+      if (!open) fail(blocked("no connection in time"));
     });
     port.onmessage = ({ data }: MessageEvent<FromPeer>) => {
       if (data.type === "open") {
@@ -32,12 +32,12 @@ export async function dialWebRtc(ask: (port: MessagePort) => void, limit: AbortS
   });
 }
 
-/** The server answers over HTTP, but no connection comes up. */
-function shut(ports: string[]): Blocked {
+/** The server answers over HTTP, but no connection comes up at these ports. */
+function portsBlocked(ports: string[]): Blocked {
   const which = ports.length > 1 ? `neither ${ports.slice(0, -1).join(", ")} nor ${ports.at(-1)}` : `not ${ports[0]}`;
   return new Blocked(
-    "the network lets no pictures through",
-    `The server answers, but the network in between lets ${which} of it through, as strict firewalls and some VPNs do. ` +
+    "no connection comes up at the server's ports",
+    `The server answers the page, but no connection comes up: ${which} of it can be reached. Strict firewalls and some VPNs block them. ` +
       "Open one of them; or start the server with --ice-server turn:NAME:PASSWORD@HOST:443?transport=tcp, " +
       "a TURN server that both this browser and the server reach.",
   );
@@ -69,6 +69,7 @@ class WebRtcCarrier implements Carrier {
         else if (data.type === "control") out.onControl(withLength(data.text));
         else if (data.type === "counts") out.onCounts(data.counts);
         else if (data.type === "sound") out.onSoundCounts(data.counts);
+        else if (data.type === "undecodable") out.onUndecodable();
         else if (data.type === "ended") resolve(data.why);
       };
     });

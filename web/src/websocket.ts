@@ -5,20 +5,20 @@ import { Blocked, type Carrier, type CarrierOut, type Challenge } from "./carrie
 import { textOf, withLength } from "./control.ts";
 import { certificateOf } from "./session-info.ts";
 
-/** The same path as over WebTransport. */
+/** Path of sessions, as over WebTransport. */
 const PATH = "nearlight";
-/** Maximum bytes queued for the network: newer movements and reports replace older ones. Guess: a second of them. */
+/** Maximum bytes queued for the network, because newer movements and reports replace older ones. Guess: a second of them. */
 const MAX_UNSENT_BYTES = 32_768;
 
-/** `pinned` is the certificate that the link names. The browser has checked the connection as it did for the page; that both ends know
- *  the token, the proofs show. */
+/** Opens a session's carrier. `pinned` is the certificate that the link names. The browser checks the connection as it did for the page;
+ *  the proofs show that both ends know the token. */
 export async function dialWebSocket(origin: string, token: string, pinned: string | null, limit: AbortSignal): Promise<Carrier> {
   const certificate = await certificateOf(origin, token, pinned, limit);
   const { socket, challenge } = await openWebSocket(origin, PATH, limit);
   return new WebSocketCarrier(socket, { bytes: challenge, certificate });
 }
 
-/** A socket before its client has said anything, and the server's challenge, as on a control stream. */
+/** A socket before its client has sent anything, and the server's challenge as on a control stream. */
 interface OpenedWebSocket {
   socket: WebSocket;
   challenge: Uint8Array;
@@ -36,9 +36,13 @@ export function openWebSocket(origin: string, path: string, limit: AbortSignal):
       socket.close();
       reject(new Blocked(why));
     };
-    const onLimit = (): void => fail("no answer comes back");
+    const onLimit = (): void => fail("no answer in time");
     limit.addEventListener("abort", onLimit);
-    socket.onclose = () => fail("the server closed the connection");
+    let opened = false;
+    socket.onopen = () => {
+      opened = true;
+    };
+    socket.onclose = (event) => fail(opened ? closeReason(event) : "the connection does not open");
     socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
       limit.removeEventListener("abort", onLimit);
       // The challenge is the server's first message.
@@ -46,6 +50,12 @@ export function openWebSocket(origin: string, path: string, limit: AbortSignal):
       resolve({ socket, challenge: withLength(data) });
     };
   });
+}
+
+/** Returns why a socket that was open has closed. Only a clean end comes from the other side. */
+export function closeReason({ wasClean, reason }: CloseEvent): string {
+  if (!wasClean) return "the connection broke";
+  return reason ? `the server closed the connection: ${reason}` : "the server closed the connection";
 }
 
 class WebSocketCarrier implements Carrier {
@@ -70,8 +80,8 @@ class WebSocketCarrier implements Carrier {
 
   run(out: CarrierOut): Promise<string> {
     return new Promise((resolve) => {
-      if (this.#socket.readyState !== WebSocket.OPEN) resolve("the server closed the connection");
-      this.#socket.onclose = () => resolve("the server closed the connection");
+      if (this.#socket.readyState !== WebSocket.OPEN) resolve("the connection was closed");
+      this.#socket.onclose = (event) => resolve(closeReason(event));
       this.#socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
         if (typeof data === "string") out.onControl(withLength(data));
         else out.onDatagram(new Uint8Array(data));

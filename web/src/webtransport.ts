@@ -4,33 +4,32 @@ import { Blocked, type Carrier, type CarrierOut, type Challenge } from "./carrie
 import { certificateOf } from "./session-info.ts";
 import { WEBTRANSPORT_PATH } from "./generated/wire.ts";
 
-/** Datagrams that the browser keeps until the worker reads them: a large key frame comes in one burst. */
-const QUEUED_DATAGRAMS = 4_096;
-/** Maximum number of datagrams that wait for the browser to take them. Guess: what a session sends in a tenth of a second. */
-const UNSENT_DATAGRAMS = 16;
-/** What the browser could not send by then is out of date: a movement or a report that newer ones have replaced. Guess. */
+/** Maximum datagrams that the browser keeps until the worker reads them. Guess: a large key frame comes in one burst. */
+const MAX_QUEUED_DATAGRAMS = 4_096;
+/** Maximum datagrams that wait for the browser to take them. Guess: a session sends as many in a tenth of a second. */
+const MAX_UNSENT_DATAGRAMS = 16;
+/** The browser drops what it could not send within this time, because newer movements and reports replace it. Guess. */
 const OUTGOING_MAX_AGE_MS = 100;
+/** Maximum bytes of the server's challenge, which is a short message. */
+const MAX_CHALLENGE_BYTES = 1_024;
 
-/** A challenge is a short message; a longer one is not read completely. */
-const LONGEST_CHALLENGE = 1_024;
-
-/** `pinned` is the certificate that the link names: another one is not accepted. */
+/** Opens a session's carrier. `pinned` is the certificate that the link names: another is refused. */
 export async function dialWebTransport(origin: string, token: string, pinned: string | null, limit: AbortSignal): Promise<Carrier> {
   const certificate = await certificateOf(origin, token, pinned, limit);
   return new WebTransportCarrier(await openWebTransport(origin, WEBTRANSPORT_PATH, certificate, limit), certificate);
 }
 
-/** A session before its client has said anything. */
+/** A session before its client has sent anything. */
 interface OpenedWebTransport {
   transport: WebTransport;
   stream: WebTransportBidirectionalStream;
-  /** Outgoing ones. */
+  /** Outgoing datagrams. */
   datagrams: WritableStreamDefaultWriter<Uint8Array>;
   /** The server's, as received on its stream. */
   challenge: Uint8Array;
 }
 
-/** Opens a session at `path`. `certificate` is the only one that is accepted; none where an authority vouches for it. */
+/** Opens a session at `path`. `certificate` is the only one that is accepted; null when an authority vouches for it. */
 export async function openWebTransport(origin: string, path: string, certificate: string | null, limit: AbortSignal): Promise<OpenedWebTransport> {
   // A browser may resolve `localhost` to an address family on which nobody listens, and QUIC does not try the other.
   const { hostname, port, protocol } = new URL(origin);
@@ -52,11 +51,12 @@ export async function openWebTransport(origin: string, path: string, certificate
     opened = true;
     return { transport, stream, datagrams: datagramsOf(transport), challenge };
   } catch (error) {
-    throw new Blocked(limit.aborted ? "no answer comes back" : explain(error));
+    transport.close();
+    throw new Blocked(limit.aborted ? "no answer in time" : explain(error));
   }
 }
 
-/** The one stream that the server opens, as soon as the session is open. */
+/** Reads the challenge from the stream that the server opens with the session. */
 async function readChallenge(transport: WebTransport): Promise<Uint8Array> {
   const streams = transport.incomingUnidirectionalStreams.getReader() as ReadableStreamDefaultReader<ReadableStream<Uint8Array>>;
   const { value: stream } = await streams.read();
@@ -67,19 +67,19 @@ async function readChallenge(transport: WebTransport): Promise<Uint8Array> {
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return Uint8Array.from(bytes);
-    if (bytes.length + value.length > LONGEST_CHALLENGE) throw new Error("the server's challenge is too long");
+    if (bytes.length + value.length > MAX_CHALLENGE_BYTES) throw new Error("the server's challenge is too long");
     bytes.push(...value);
   }
 }
 
-/** Sets the browser's queues of datagrams, and writes to the outgoing one. */
+/** Sets the browser's datagram queues, and returns the writer of the outgoing one. */
 function datagramsOf(transport: WebTransport): WritableStreamDefaultWriter<Uint8Array> {
   const datagrams = transport.datagrams as WebTransportDatagramDuplexStream & {
     incomingMaxBufferedDatagrams?: number;
     createWritable?: () => WritableStream<Uint8Array>;
   };
-  datagrams.incomingMaxBufferedDatagrams = QUEUED_DATAGRAMS;
-  datagrams.incomingHighWaterMark = QUEUED_DATAGRAMS;
+  datagrams.incomingMaxBufferedDatagrams = MAX_QUEUED_DATAGRAMS;
+  datagrams.incomingHighWaterMark = MAX_QUEUED_DATAGRAMS;
   datagrams.outgoingMaxAge = OUTGOING_MAX_AGE_MS;
   const writer = (datagrams.createWritable?.() ?? datagrams.writable).getWriter() as WritableStreamDefaultWriter<Uint8Array>;
   // A failed write means a lost session, which the readers notice and report.
@@ -108,7 +108,7 @@ class WebTransportCarrier implements Carrier {
 
   sendDatagram(bytes: Uint8Array): void {
     // The browser's own congestion control may hold datagrams back. They are dropped rather than sent late, which the session tolerates.
-    if (this.#unsent === UNSENT_DATAGRAMS) return;
+    if (this.#unsent === MAX_UNSENT_DATAGRAMS) return;
     this.#unsent += 1;
     void this.#datagrams
       .write(bytes)
@@ -159,8 +159,9 @@ function describeClose(info: WebTransportCloseInfo): string {
 }
 
 function explain(error: unknown): string {
-  if (error instanceof Error && error.name === "WebTransportError") return "the connection broke";
-  return error instanceof Error ? error.message : String(error);
+  if (!(error instanceof Error)) return String(error);
+  if (error.name !== "WebTransportError") return error.message;
+  return error.message ? `the connection broke (${error.message})` : "the connection broke";
 }
 
 function fromHex(text: string): Uint8Array<ArrayBuffer> {

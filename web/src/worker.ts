@@ -1,55 +1,60 @@
 // The media side of the page: everything between the network and the canvas, off the window's thread.
 
-import type { Carrier } from "./carrier.ts";
+import { type Carrier, explain } from "./carrier.ts";
 import { PageClock, type PageTime } from "./clock.ts";
-import { decodableCodecs } from "./codecs.ts";
+import { CodecChoice, type DecoderKind, claimedCodecs } from "./codecs.ts";
 import { Connection } from "./connection.ts";
 import initCore from "./core/core.js";
 import type { CodecKind, DevicesDescription } from "./generated/wire.ts";
-import { hears, SpeakerPort } from "./listener.ts";
+import { SpeakerPort, decodesSound } from "./listener.ts";
 import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
 import { painterFor } from "./painter.ts";
 import type { MarkerPixels, PictureKey } from "./picture.ts";
 import { Player } from "./player.ts";
 import { Screen } from "./screen.ts";
 
-/** How often timelines and counters are reported to the window. */
-const REPORT_MS = 200;
-/** How long a server may keep the slot of the session that this page has left: one that had not connected has it for 5 s. */
+/** How often timelines and counters are reported to the window, and decoding is checked. Guess: faster cannot be read. */
+const REPORT_INTERVAL_MS = 200;
+/** How long a server may keep the slot of a session that this page has left: 5 s for one that had not connected. */
 const LEAVING_MS = 6_000;
+/** How long the worker stays after `close`, so that its goodbye leaves. Guess. */
+const LINGER_MS = 1_000;
 
 const scope = self as unknown as {
   onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
   postMessage(message: FromWorker, transfer?: Transferable[]): void;
+  close(): void;
 };
 
 class MediaWorker {
   #start: StartMessage;
   readonly #clock: PageClock;
-  readonly #codecs: CodecKind[];
-  /** This browser can play the world's sound. */
-  readonly #hears: boolean;
+  readonly #codecs: CodecChoice;
+  /** The browser can decode the world's sound. */
+  readonly #playsSound: boolean;
   #speaker: SpeakerPort | null = null;
   readonly #screen: Screen;
   #connection: Connection;
-  /** When a session was left for another one. */
+  /** When a session was last left for another one. */
   #leftAt = -LEAVING_MS;
   #player: Player | null = null;
   #immersive = false;
-  /** Of the page's display, and of the one that pictures are shown on now. */
+  /** Refresh rate of the page's display. */
   #screenHz: number;
+  /** Refresh rate of the display that shows the pictures, which may be a headset's. */
   #displayHz: number;
-  /** The newest presence, which a new session needs before the user moves again. */
+  /** The newest presence. A new session needs it before the user moves again. */
   #presence: Float32Array<ArrayBuffer> | null = null;
-  /** The user's gamepads and controllers, which a new session also needs. */
+  /** The user's gamepads and controllers. A new session needs them too. */
   #devices: DevicesDescription | null = null;
   readonly #reporter: ReturnType<typeof setInterval>;
+  #closed = false;
 
-  constructor(start: StartMessage, codecs: CodecKind[], hearing: boolean) {
+  constructor(start: StartMessage, claimed: CodecKind[], playsSound: boolean) {
     this.#start = start;
     this.#clock = new PageClock(start.epoch);
-    this.#codecs = codecs;
-    this.#hears = hearing;
+    this.#codecs = new CodecChoice(claimed);
+    this.#playsSound = playsSound;
     this.#screenHz = start.displayHz;
     this.#displayHz = start.displayHz;
     const { painter, why } = painterFor(start.surface, start.why);
@@ -59,10 +64,11 @@ class MediaWorker {
     });
     scope.postMessage({ type: "painter", name: painter.name, why });
     this.#connection = this.#connect();
-    this.#reporter = setInterval(() => this.#report(), REPORT_MS);
+    this.#reporter = setInterval(() => this.#report(), REPORT_INTERVAL_MS);
   }
 
   onMessage(message: Exclude<ToWorker, StartMessage>): void {
+    if (this.#closed) return;
     switch (message.type) {
       case "presence":
         this.#presence = message.values;
@@ -90,6 +96,7 @@ class MediaWorker {
         this.#onShown(message.at, message.frame, message.marker);
         break;
       case "speaker":
+        this.#speaker?.close();
         this.#speaker = new SpeakerPort(message.port, (heardAt, moments, left) => {
           if (this.#player) return this.#player.onSpeaker(heardAt, moments, left);
           return { samples: new Float32Array(moments * 2), depth: moments };
@@ -99,6 +106,7 @@ class MediaWorker {
         this.#speaker?.onClock(message.clock);
         break;
       case "retry":
+        this.#codecs.retry();
         this.#connectAnew();
         break;
       case "pause":
@@ -138,7 +146,7 @@ class MediaWorker {
   #connect(): Connection {
     const { origin, token, certificate, transport, webrtc } = this.#start;
     return new Connection({ origin, token, certificate, transport, webrtc }, {
-      askForPeer: (port) => scope.postMessage({ type: "peer", port }, [port]),
+      askForPeer: (port) => scope.postMessage({ type: "peer", port, codecs: this.#codecs.offered("webrtc") }, [port]),
       onOpen: (carrier, why) => this.#open(carrier, why),
       onControl: (bytes) => this.#player?.onControl(bytes),
       onDatagram: (bytes) => this.#player?.onDatagram(bytes),
@@ -148,6 +156,7 @@ class MediaWorker {
       },
       onCounts: (counts) => this.#player?.onCounts(counts),
       onSoundCounts: (counts) => this.#player?.onSoundCounts(counts),
+      onUndecodable: () => this.#player?.onUndecodable(),
       onRefused: (reason, message) => this.#onRefused(reason, message),
       onLost: () => this.#lose(),
       onState: (state) => scope.postMessage({ type: "state", state }),
@@ -157,13 +166,15 @@ class MediaWorker {
   #open(carrier: Carrier, why: string): void {
     this.#lose();
     scope.postMessage({ type: "carrier", name: carrier.name, why });
+    const decoder = carrier.name === "webrtc" ? "webrtc" : "webcodecs";
+    scope.postMessage({ type: "codec", why: this.#codecs.failures(decoder) });
     const player = new Player(
       {
         carrier,
         clock: this.#clock,
         token: this.#start.token,
-        codecs: this.#codecs,
-        hears: this.#hears,
+        codecs: this.#codecs.offered(decoder),
+        playsSound: this.#playsSound,
         immersive: this.#immersive,
         displayHz: this.#displayHz,
         clipboard: this.#start.clipboard,
@@ -183,6 +194,7 @@ class MediaWorker {
         },
         onImpostor: () => this.#onRefused("impostor", ""),
         onBroken: (why) => this.#connection.restart(why),
+        onUndecodable: (codec) => this.#onUndecodable(decoder, codec),
       },
     );
     this.#player = player;
@@ -207,6 +219,17 @@ class MediaWorker {
       scope.postMessage({ type });
       this.#connection.restart(message.message);
     } else if (type === "refused") this.#onRefused(message.reason, message.message);
+  }
+
+  /** The browser claims the codec and decodes nothing of it: the next session asks for another one. */
+  #onUndecodable(decoder: DecoderKind, codec: CodecKind): void {
+    const hasOther = this.#codecs.onFailed(decoder, codec);
+    const why = this.#codecs.failures(decoder);
+    scope.postMessage({ type: "codec", why });
+    if (!hasOther) return this.#onRefused("undecodable", why);
+    this.#lose();
+    this.#leftAt = performance.now();
+    this.#connection.restart(why);
   }
 
   #onRefused(reason: RefusalReason, message: string): void {
@@ -234,6 +257,7 @@ class MediaWorker {
   }
 
   #report(): void {
+    this.#player?.checkDecoding(performance.now());
     if (!this.#player) return;
     const rows = this.#player.takeTimelines();
     if (rows.length > 0) scope.postMessage({ type: "timelines", rows }, [rows.buffer]);
@@ -246,28 +270,31 @@ class MediaWorker {
   }
 
   #close(): void {
+    this.#closed = true;
     clearInterval(this.#reporter);
     this.#lose();
     this.#connection.close();
     this.#screen.close();
+    this.#speaker?.close();
   }
 }
 
 let media: Promise<MediaWorker> | null = null;
 
 async function start(message: StartMessage): Promise<MediaWorker> {
-  const [codecs, hearing] = await Promise.all([decodableCodecs(), hears(), initCore({ module_or_path: new URL("core.wasm", self.location.href) })]);
-  return new MediaWorker(message, codecs, hearing);
+  const core = initCore({ module_or_path: new URL("core.wasm", self.location.href) }).catch((error: unknown) => {
+    throw new Error(`core.wasm cannot be used: ${explain(error)}`);
+  });
+  const [claimed, playsSound] = await Promise.all([claimedCodecs(), decodesSound(), core]);
+  return new MediaWorker(message, claimed, playsSound);
 }
 
 scope.onmessage = ({ data }) => {
   if (data.type !== "start") {
     void media?.then((running) => running.onMessage(data), () => undefined);
+    if (data.type === "close") setTimeout(() => scope.close(), LINGER_MS);
     return;
   }
   media = start(data);
-  media.catch((error: unknown) => {
-    const message = error instanceof Error ? error.message : String(error);
-    scope.postMessage({ type: "state", state: { state: "failed", message } });
-  });
+  media.catch((error: unknown) => scope.postMessage({ type: "state", state: { state: "failed", message: explain(error) } }));
 };

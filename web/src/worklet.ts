@@ -1,12 +1,10 @@
-// The loudspeaker's and the microphone's end, on the browser's audio thread: a queue of samples that asks for more when it runs low, and one
-// that hands out blocks.
-//
-// How much the loudspeaker keeps and what it is given is decided in the core; here samples are only moved.
+// The loudspeaker's and the microphone's ends on the browser's audio thread: a queue of samples that requests more when it runs low, and one
+// that hands out blocks. It only moves samples; the core decides how many to queue.
 
 import type { FromSpeaker, ToSpeaker } from "./messages.ts";
 
-/** Ten milliseconds, a block of the sound: the most moments requested at once, and those that the microphone hands out. */
-const BLOCK = 480;
+/** Moments of a block, which is ten milliseconds: the maximum requested at once, and what the microphone hands out. */
+const BLOCK_MOMENTS = 480;
 
 declare const currentFrame: number;
 declare function registerProcessor(name: string, processor: new () => AudioWorkletProcessor): void;
@@ -22,11 +20,11 @@ class Speaker extends AudioWorkletProcessor {
   #queued = 0;
   /** Moments that have been requested and not arrived yet. */
   #awaited = 0;
-  /** Moments to have or to have requested; unknown until the first answer. */
+  /** Moments that should be queued or requested; 0 until the first answer. */
   #depth = 0;
-  /** Moments that were due since the last samples arrived, and were missing. */
+  /** Moments that were missing since samples last arrived. */
   #missed = 0;
-  /** The fewest moments left since its last request; below zero those that it lacked. */
+  /** Minimum of queued moments since the last request; negative if some were missing. */
   #fewest = Number.POSITIVE_INFINITY;
 
   constructor() {
@@ -40,20 +38,20 @@ class Speaker extends AudioWorkletProcessor {
     const filled = this.#fill(left, right);
     if (this.#depth > 0) this.#missed += left.length - filled;
     this.#fewest = Math.min(this.#fewest, this.#queued - this.#missed);
-    this.#ask(currentFrame + left.length);
+    this.#request(currentFrame + left.length);
     return true;
   }
 
   /**
-   * Asks whenever something has been played, without waiting for answers: outputs want ten milliseconds and more at one go, and no answer
-   * arrives in between.
+   * Requests samples whenever some have been played, without waiting for answers: outputs take ten milliseconds and more at once, and no
+   * answer arrives in between.
    */
-  #ask(next: number): void {
+  #request(next: number): void {
     if (!this.#source) return;
     const ahead = this.#queued + this.#awaited;
     // The first answer says how much to buffer.
-    const wanted = this.#depth > 0 || ahead > 0 ? this.#depth - ahead : BLOCK;
-    const moments = Math.min(BLOCK, wanted);
+    const wanted = this.#depth > 0 || ahead > 0 ? this.#depth - ahead : BLOCK_MOMENTS;
+    const moments = Math.min(BLOCK_MOMENTS, wanted);
     if (moments <= 0) return;
     const ask: FromSpeaker = { frame: next + ahead, moments, left: this.#fewest };
     this.#source.postMessage(ask);
@@ -96,7 +94,7 @@ class Speaker extends AudioWorkletProcessor {
 
 class Recorder extends AudioWorkletProcessor {
   #encoder: MessagePort | null = null;
-  #block = new Float32Array(BLOCK);
+  #block = new Float32Array(BLOCK_MOMENTS);
   #filled = 0;
 
   constructor() {
@@ -108,9 +106,9 @@ class Recorder extends AudioWorkletProcessor {
     for (const sample of inputs[0]?.[0] ?? []) {
       this.#block[this.#filled] = sample;
       this.#filled += 1;
-      if (this.#filled < BLOCK) continue;
+      if (this.#filled < BLOCK_MOMENTS) continue;
       this.#encoder?.postMessage(this.#block, [this.#block.buffer]);
-      this.#block = new Float32Array(BLOCK);
+      this.#block = new Float32Array(BLOCK_MOMENTS);
       this.#filled = 0;
     }
     return true;

@@ -13,8 +13,8 @@ import { RENDERING_CHOICES, type RenderingChoice, RenderingChooser } from "./ren
 
 /** The room that the server's world is. */
 export const MAIN_ROOM = "main";
-/** The stream's frame rate is judged over at least this. */
-const JUDGED_MS = 1_000;
+/** Minimum period over which the stream's frame rate is judged. Guess. */
+const JUDGE_PERIOD_MS = 1_000;
 
 export interface WorldRenderingOptions {
   /** The link's address, token and certificate. */
@@ -31,7 +31,7 @@ export interface WorldRenderingOptions {
 }
 
 export interface WorldRenderingOut {
-  /** What the user is called in the room. */
+  /** The user's name in the room. */
   userName(): string;
   /** The page's own pictures are on display, and the server's no longer needed. */
   onLocal(): void;
@@ -45,14 +45,14 @@ export interface WorldRenderingOut {
   onChoice(choice: RenderingChoice): void;
   onCursor(cursor: string): void;
   onFelt(hand: Hand): void;
-  /** None: the page renders nothing. */
+  /** Null: the page renders nothing. */
   onLocalFrameRate(framesPerSecond: number | null): void;
-  /** What carries the page's membership of the room, and why this. */
+  /** The transport of the page's membership, and the reason for it. */
   onTransport(name: TransportName, why: string): void;
   onNotice(words: string): void;
-  /** Who is in the room of which the page is a member. */
+  /** The people in the page's room. */
   onPeople(people: readonly RoomPerson[], you: number): void;
-  /** Somebody in it says something. */
+  /** A voice packet of another member. */
   onHeard(message: Uint8Array): void;
   /** The room has ended the membership. */
   onGoodbye(): void;
@@ -68,6 +68,7 @@ export class WorldRendering {
   readonly #colour = colourOf(crypto.getRandomValues(new Uint8Array(1))[0] ?? 0);
   #local: LocalWorld | null = null;
   #opening = false;
+  #closed = false;
   #head: Pose;
   /** A headset's session runs, in which nothing changes. */
   #immersive = false;
@@ -87,7 +88,7 @@ export class WorldRendering {
     this.#certificate = options.certificate;
   }
 
-  /** The world rendered by this page; none while the server renders it. */
+  /** The world rendered by this page, or null while the server renders it. */
   get local(): LocalWorld | null {
     return this.#local;
   }
@@ -98,7 +99,7 @@ export class WorldRendering {
     this.apply();
   }
 
-  /** Of this membership, unless a headset's session runs, and of those to come. */
+  /** Sets the transport of later memberships, and of this one unless a headset's session runs. */
   setTransport(transport: TransportChoice): void {
     this.#transport = transport;
     if (this.#immersive) return;
@@ -117,9 +118,9 @@ export class WorldRendering {
     return this.#head;
   }
 
-  /** Has the world rendered where it should be. */
+  /** Renders the world where it should be rendered. */
   apply(): void {
-    if (this.#immersive) return;
+    if (this.#immersive || this.#closed) return;
     if (this.#chooser.rendering === "local") void this.#renderLocally();
     else this.#leaveLocal();
   }
@@ -135,10 +136,10 @@ export class WorldRendering {
     return this.#local !== null;
   }
 
-  /** How the stream does, of which `framesPerSecond` should come. */
+  /** Statistics of the stream, which should have `framesPerSecond`. */
   onStatistics({ at, displayed, roundTripUs }: Statistics, framesPerSecond: number): void {
     const passed = at - this.#displayed.at;
-    if (passed < JUDGED_MS) return;
+    if (passed < JUDGE_PERIOD_MS) return;
     const pictures = displayed - this.#displayed.pictures;
     this.#displayed = { pictures: displayed, at };
     // A new session counts from the beginning.
@@ -149,7 +150,9 @@ export class WorldRendering {
   }
 
   close(): void {
+    this.#closed = true;
     this.#local?.close();
+    this.#local = null;
   }
 
   /** The server's pictures stay until the page's own are there. */
@@ -192,10 +195,10 @@ export class WorldRendering {
       });
       this.#certificate = null;
       // The user may have chosen otherwise meanwhile, or put a headset on that shows the server's pictures.
-      if (this.#chooser.rendering === "local" && !this.#immersive) this.#local = local;
+      if (this.#chooser.rendering === "local" && !this.#immersive && !this.#closed) this.#local = local;
       else local.close();
     } catch (error) {
-      this.#onLocalFailed(explain(error));
+      if (!this.#closed) this.#onLocalFailed(explain(error));
     } finally {
       this.#opening = false;
     }
@@ -221,22 +224,22 @@ export class WorldRendering {
   }
 }
 
-/** The room that the page's address names: `name` is its `?room=`. None where no room can have that name. */
+/** Returns the room that the address names by `?room=`, or null when no room can have that name. */
 export function roomOf(name: string | null): string | null {
   return name === null ? MAIN_ROOM : /^[a-z0-9-]{1,32}$/.test(name) ? name : null;
 }
 
-/** The choice that the page's address names. */
+/** Returns the choice that the page's address names. */
 export function renderingChoiceOf(name: string | null): RenderingChoice {
   return RENDERING_CHOICES.find((choice) => choice === name) ?? "server";
 }
 
-/** What servers say is a sentence already, and what browsers say is none. */
+/** Ends words with a full stop: those of servers have one, those of browsers do not. */
 function sentence(words: string): string {
   return /[.!?]$/.test(words) ? words : `${words}.`;
 }
 
-/** A bright colour for a number below 256. */
+/** Returns a bright colour for a number below 256. */
 function colourOf(number: number): [number, number, number] {
   const hue = (number / 256) * 6;
   const channel = (shift: number): number => {

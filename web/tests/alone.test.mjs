@@ -84,6 +84,92 @@ test("a browser that can decode nothing is told what is missing", async () => {
   await context.close();
 });
 
+test("a browser without workers is told so", async () => {
+  const { context, page } = await openPage(browser);
+  await page.addInitScript(() => {
+    delete window.Worker;
+  });
+  await page.goto(`${server.url}#token=x`);
+  await untilSays(page, "notice", /Workers/);
+  assert.equal(await page.evaluate(() => window.nearlight.state), "unsupported");
+  await context.close();
+});
+
+for (const [what, answer, words] of [
+  ["stops at the program's syntax", { contentType: "text/javascript", body: "const new = 1;" }, /did not start: .*SyntaxError/],
+  ["does not get the program", { status: 404 }, /did not start: app\.js cannot be loaded/],
+]) {
+  test(`a browser that ${what} says so instead of connecting for ever`, async () => {
+    const { context, page } = await openPage(browser);
+    await page.route("**/app.js", (route) => route.fulfill(answer));
+    await page.goto(`${server.url}#token=x`);
+    await untilSays(page, "notice-text", words);
+    await untilSays(page, "status", /Cannot start/i);
+    assert.equal(await page.evaluate(() => window.nearlight.state), "unsupported");
+    await screenshot(page, "old-browser");
+    await context.close();
+  });
+}
+
+test("a worker that fails is reported as the browser tells it, before and after it has started", async () => {
+  const { context, page } = await openAlone();
+  await page.evaluate(() => window.fake.instance.onerror({}));
+  await untilSays(page, "notice-text", /^Its worker does not start: the browser gives no reason\. Reload the page\.$/);
+  await page.evaluate(() => {
+    window.fake.play(3);
+    window.fake.instance.onerror({ message: "boom", filename: "https://server.example/worker.js", lineno: 3 });
+  });
+  await untilSays(page, "notice-text", /^Its worker has failed: boom \(worker\.js:3\)\. Reload the page\.$/);
+  await context.close();
+});
+
+test("the panel says which codec the browser claims and does not decode", async () => {
+  const { context, page } = await openAlone();
+  await page.evaluate(() => {
+    window.fake.play(3);
+    window.fake.instance.say({ type: "codec", why: "this browser's WebCodecs claims H.264, and decoded no picture of it" });
+  });
+  await page.locator("#toggle-hud").click();
+  await untilSays(page, "facts", /WebCodecs · \S+ · this browser's WebCodecs claims H\.264/);
+  await page.evaluate(() => window.fake.instance.say({ type: "state", state: { state: "refused", reason: "undecodable", message: "H.264 and VP8" } }));
+  await untilSays(page, "notice", /decodes no picture[^]*What the page sees\s*H\.264 and VP8/);
+  await context.close();
+});
+
+test("a page that is left ends its worker, its sound and its timers", async () => {
+  const { context, page } = await openAlone({}, (page) =>
+    page.addInitScript(() => {
+      window.contexts = [];
+      window.AudioContext = class extends AudioContext {
+        constructor(...how) {
+          super(...how);
+          window.contexts.push(this);
+        }
+      };
+      window.periods = new Map();
+      const [set, clear] = [window.setInterval, window.clearInterval];
+      window.setInterval = (act, period) => {
+        const number = set(act, period);
+        window.periods.set(number, period);
+        return number;
+      };
+      window.clearInterval = (number) => {
+        clear(number);
+        window.periods.delete(number);
+      };
+    }),
+  );
+  await page.evaluate(() => window.fake.play(3));
+  await page.locator("#enter").click();
+  await until(page, () => window.contexts[0]?.state === "running" && window.nearlight.loudness() !== null, "the sound runs");
+  await page.evaluate(() => window.dispatchEvent(new Event("pagehide")));
+  await until(page, () => window.contexts.every(({ state }) => state === "closed"), "the sound ends");
+  assert.deepEqual(await page.evaluate(() => [...window.periods.values()]), []);
+  assert.equal((await sent(page, "close")).length, 1);
+  assert.equal(await page.evaluate(() => window.nearlight.summary()), null, "whoever asks gets an answer");
+  await context.close();
+});
+
 test("a browser without WebGL2 is no reason to refuse the screen, only the headset", async () => {
   const without = async (page) => {
     await emulateHeadset(page);
@@ -202,6 +288,37 @@ test("mouse and keys move the user and are told of", async () => {
   // 120 pixels to the right at pi / 1,500 radians a pixel: the quaternion's y is the sine of half of that, negative.
   await untilPresent(page, (values) => Math.abs(values[4] - Math.sin((-120 * Math.PI) / 3000)) < 0.01, "the mouse turns the view");
   assert.ok((await sent(page, "presence")).every(({ values }) => Object.values(values).length === 7 + 1 + 11 + 1));
+  await context.close();
+});
+
+test("on a Mac the panel says what a program receives for Cmd, and the choice is remembered", async () => {
+  const { context, page } = await openAlone({}, (page) => page.addInitScript(() => Object.defineProperty(navigator, "platform", { value: "MacIntel" })));
+  const play = async () => {
+    await page.evaluate(() => {
+      window.fake.play(3);
+      window.fake.instance.say({ type: "pointer", cursor: { named: "default" }, captured: false });
+      const data = new TextEncoder().encode(JSON.stringify({ display: { program: "xterm" } }));
+      window.fake.instance.say({ type: "received", data, reliable: true });
+      window.fake.received = [];
+    });
+    await page.locator("#enter").click();
+    await page.keyboard.press("Meta+KeyC");
+  };
+  await play();
+  await untilSaid(page, ["ControlLeft down", "KeyC down", "KeyC up", "ControlLeft up"]);
+  await page.locator("#show-bar").click();
+  await page.locator("#toggle-hud").click();
+  await page.locator("#command-key").selectOption("super");
+  await page.evaluate(() => {
+    window.fake.received = [];
+  });
+  await page.keyboard.press("Meta+KeyC");
+  await untilSaid(page, ["MetaLeft down", "KeyC down", "KeyC up", "MetaLeft up"]);
+  await page.reload();
+  await until(page, () => window.fake?.instance?.surface, "the page starts again");
+  await play();
+  await untilSaid(page, ["MetaLeft down", "KeyC down", "KeyC up", "MetaLeft up"]);
+  await screenshot(page, "panel-mac");
   await context.close();
 });
 

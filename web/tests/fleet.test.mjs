@@ -7,12 +7,12 @@ import { after, before, test } from "node:test";
 import { binary, eventually, live, openBrowser, openPage, screenshot, startNats, startServer, until } from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-page-tests";
-/** What the synthetic crowd's first member is called. */
+/** Name of the synthetic crowd's first member. */
 const MEMBER = "synthetic-0";
-/** Everything is on this machine, whatever network it has. */
-const HERE = ["--host", "127.0.0.1"];
-/** As little as shows that pictures come: servers and browsers share two processors. */
-const LITTLE = ["--size", "320x180", "--fps", "10"];
+/** Servers listen on this machine alone, whatever network it has. */
+const LOOPBACK = ["--host", "127.0.0.1"];
+/** The smallest stream that shows pictures: servers and browsers share two processors. */
+const TINY = ["--size", "320x180", "--fps", "10"];
 
 let browser;
 
@@ -34,9 +34,9 @@ async function startFleet(context, more = []) {
     return program;
   };
   const nats = await keep(startNats());
-  const startOne = () => keep(startServer({ token: TOKEN, more: [...LITTLE, ...HERE, "--nats", nats.url, ...more] }));
+  const startOne = () => keep(startServer({ token: TOKEN, more: [...TINY, ...LOOPBACK, "--nats", nats.url, ...more] }));
   const servers = await Promise.all([startOne(), startOne()]);
-  const front = await keep(startServer({ command: "front", token: TOKEN, more: [...HERE, "--nats", nats.url] }));
+  const front = await keep(startServer({ command: "front", token: TOKEN, more: [...LOOPBACK, "--nats", nats.url] }));
   /** Waits until the front knows so many servers. */
   const untilKnown = async (count) => {
     const ask = async () => {

@@ -6,8 +6,8 @@ import { availableParallelism, cpus, loadavg } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Processes that wait for a processor, on average over the minute before: from here on, the figures are of the others' work as well. */
-const BUSY = 0.3;
+/** Load per processor over the last minute, above which other work distorts the figures. Guess. */
+const MAX_LOAD = 0.3;
 const here = path.dirname(fileURLToPath(import.meta.url));
 
 /** Compiles `square.c` into the folder, and returns its path. */
@@ -32,7 +32,7 @@ export function printCircumstances(what, versions) {
   console.log(`${new Date().toISOString()}, commit ${commit || "unknown"}, ${availableParallelism()} x ${cpus()[0]?.model}, ${what}`);
   console.log(versions.filter(Boolean).join("; "));
   const load = loadavg()[0] / availableParallelism();
-  if (load > BUSY) console.log(`WARNING: ${load.toFixed(1)} processes wait for each processor. Figures from a busy machine are not to be published.`);
+  if (load > MAX_LOAD) console.log(`WARNING: ${load.toFixed(1)} processes wait for each processor. Figures from a busy machine are not to be published.`);
 }
 
 /** The processor time that these processes and all below them have had, in seconds. */

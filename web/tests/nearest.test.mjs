@@ -5,9 +5,9 @@ import { after, before, test } from "node:test";
 import { eventually, live, openBrowser, openPage, startNats, startServer, until } from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-page-tests";
-const HERE = ["--host", "127.0.0.1"];
+const LOOPBACK = ["--host", "127.0.0.1"];
 /** As little as shows that pictures come. */
-const LITTLE = ["--test-card", "--size", "320x180", "--fps", "10"];
+const TINY = ["--test-card", "--size", "320x180", "--fps", "10"];
 
 let browser;
 
@@ -26,9 +26,9 @@ test("a browser goes to the server that answers soonest, whichever that is", asy
     return program;
   };
   const nats = await keep(startNats());
-  const startOne = () => keep(startServer({ token: TOKEN, more: [...LITTLE, ...HERE, "--nats", nats.url] }));
+  const startOne = () => keep(startServer({ token: TOKEN, more: [...TINY, ...LOOPBACK, "--nats", nats.url] }));
   const servers = await Promise.all([startOne(), startOne()]);
-  const front = await keep(startServer({ command: "front", token: TOKEN, more: [...HERE, "--nats", nats.url, "--choose", "nearest"] }));
+  const front = await keep(startServer({ command: "front", token: TOKEN, more: [...LOOPBACK, "--nats", nats.url, "--choose", "nearest"] }));
   const listed = async () => {
     const answer = await fetch(`http://127.0.0.1:${front.port}/origins.json`);
     return answer.ok ? (await answer.json()).servers.length : 0;
@@ -53,7 +53,7 @@ test("a browser goes to the server that answers soonest, whichever that is", asy
     assert.deepEqual(errors, []);
     await own.close();
   }
-  // Whose servers do not answer goes to one all the same.
+  // A browser whose servers do not answer goes to one all the same.
   const { context: own, page } = await openPage(browser, { ignoreHTTPSErrors: true });
   await page.route("**/healthz", (route) => route.abort());
   await page.goto(`${originOf(front)}/#token=${TOKEN}`);

@@ -28,16 +28,16 @@ const SCENES = {
 };
 const scenes = process.argv[3] ? [process.argv[3]] : Object.keys(SCENES);
 if (!(scenes[0] in SCENES)) throw new Error(`the scene ${scenes[0]} does not exist: ${Object.keys(SCENES).join(", ")}`);
-/** Each way is measured so many times, in turn: what the machine does beside it concerns all. */
+/** Rounds of measurements. The candidates take turns, so that other work on the machine affects all of them. */
 const ROUNDS = 2;
-/** Of headless Chromium's display, in a second. */
+/** Refresh rate of headless Chromium's display. */
 const REFRESHES = 60;
-/** Keys that change nothing, at most: more, and the figures are those of the rest. */
-const MOST_MISSED = 0.1;
-/** How long the program is watched while nothing happens: a hundredth of a core is 50 ms, five of the kernel's ticks. */
+/** Maximum share of keys without an effect. With more, the figures would describe only the others. */
+const MAX_MISSED_SHARE = 0.1;
+/** How long the idle program is watched: a hundredth of a core is 50 ms then, five of the kernel's ticks. */
 const REST_MS = 5_000;
-/** A start and its measurement. */
-const LIMIT_MS = 60_000 + keys * 400 + REST_MS;
+/** Timeout of a start and its measurement. */
+const TIMEOUT_MS = 60_000 + keys * 400 + REST_MS;
 const folder = await mkdtemp(path.join(tmpdir(), "nearlight-bench-"));
 const square = compileSquare(folder);
 
@@ -174,7 +174,7 @@ const ways = [
 /** The stages of a frame that answers an input, in the order of its times. */
 const STAGES = ["input", "wait", "render", "convert", "encode", "pace", "network", "reassemble", "decode", "present"];
 /** A picture that was captured later than this after the newest input did not follow from it: it came while nothing else had changed. */
-const ANSWER_MS = 12;
+const PROGRAM_ANSWER_MS = 12;
 
 /** The medians of our own stages, in milliseconds: of the frames that are the first to show an input, and were captured soon after it. */
 async function stages(page) {
@@ -183,7 +183,7 @@ async function stages(page) {
   const rows = events
     .filter(({ event, timeline }) => event === "frame_displayed" && first.has(timeline.frame))
     .map(({ timeline: { boundaries } }) => STAGES.map((_, index) => (boundaries[index + 1] - boundaries[index]) / 1e6))
-    .filter(([, wait]) => wait < ANSWER_MS);
+    .filter(([, wait]) => wait < PROGRAM_ANSWER_MS);
   const median = (numbers) => numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)] ?? Number.NaN;
   const each = STAGES.map((name, index) => `${name} ${median(rows.map((row) => row[index])).toFixed(2)}`);
   return `${rows.length} frames, medians in ms: ${each.join(", ")}; in all ${median(rows.map((row) => row.reduce((sum, part) => sum + part, 0))).toFixed(2)}`;
@@ -305,7 +305,7 @@ async function measure(way, scene) {
 
 function withinLimit(work) {
   let timer;
-  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error(`not done within ${LIMIT_MS / 1_000} s`)), LIMIT_MS)));
+  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error(`not done within ${TIMEOUT_MS / 1_000} s`)), TIMEOUT_MS)));
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
@@ -338,7 +338,7 @@ function table(scene, results) {
         (still ? average("rest", 3, 9) : average("pictures", 1, 19) + average("shown", 1, 14) + average("even", 0, 8)) + average("browser", 2, 15) + average(still ? "kilobytesAKey" : "kilobytesASecond", 1, still ? 10 : 13),
     );
     for (const { stages } of good.filter(({ stages }) => stages)) console.log(`  by its own clock: ${stages}`);
-    if (missed > keys * good.length * MOST_MISSED) {
+    if (missed > keys * good.length * MAX_MISSED_SHARE) {
       console.log(`${name.padEnd(18)} is not comparable: ${missed} of ${keys * good.length} keys changed nothing`);
       process.exitCode = 1;
     }

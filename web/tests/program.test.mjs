@@ -245,7 +245,7 @@ for name in line click; do while ! [ -s /tmp/$name ]; do sleep 0.1; done; echo "
 test("a program built with SDL has the viewer's gamepad", async () => {
   const folder = await mkdtemp(path.join(tmpdir(), "nearlight-gamepad-"));
   await chmod(folder, 0o755);
-  const source = fileURLToPath(new URL("../../crates/cli/tests/programs/program.c", import.meta.url));
+  const source = fileURLToPath(new URL("../../cli/nearlight/tests/all/programs/program.c", import.meta.url));
   const compiled = spawnSync("cc", ["-std=gnu99", "-O1", source, "-o", path.join(folder, "program"), "-ldl"], { encoding: "utf8" });
   assert.equal(compiled.status, 0, compiled.stderr);
   const server = await startServer({ more: [...SIZE, "--", path.join(folder, "program"), "gamepad"] });

@@ -11,11 +11,11 @@ import { SMALL, emulateHeadset, eyes, live, openBrowser, openPage, screenshot, s
 const TOKEN = "a-token-for-the-page-tests";
 /** The yellow ball on the floor, and the pointer's numbers with the left button down. */
 const BALL = 3;
-const BALL_AT = [-0.75, 0.26, -4.3];
+const BALL_POSITION = [-0.75, 0.26, -4.3];
 const PRESSED = { device: "pointer", values: [0.5, 0.5, 1, 0, 0, 0, 0, 1] };
 /** Where the users stand, at either side of the ball. */
-const NEAR = [-0.75, 1.6, -1.8];
-const FAR = [-0.75, 1.6, -6.8];
+const NEAR_BALL = [-0.75, 1.6, -1.8];
+const FAR_FROM_BALL = [-0.75, 1.6, -6.8];
 
 /** What the browser's microphone hears. */
 const TONE_HERTZ = 440;
@@ -145,16 +145,16 @@ test("a page that is rendered for and one that renders the world itself see each
   // An entry has no text before it has been in a picture of the page.
   await untilSays(local.page, "people", /Ada · host · you/);
 
-  await stand(local.page, NEAR, FAR);
-  await stand(remote.page, FAR, NEAR);
+  await stand(local.page, NEAR_BALL, FAR_FROM_BALL);
+  await stand(remote.page, FAR_FROM_BALL, NEAR_BALL);
   await untilMorePictures(remote.page);
   await screenshot(local.page, "room-local");
   await screenshot(remote.page, "room-remote");
 
-  await stand(local.page, NEAR, BALL_AT);
+  await stand(local.page, NEAR_BALL, BALL_POSITION);
   await local.page.evaluate((input) => window.nearlight.device(input), PRESSED);
   await untilHeld(local.page, you, "the page that renders holds the ball");
-  await stand(local.page, NEAR, FAR);
+  await stand(local.page, NEAR_BALL, FAR_FROM_BALL);
   await untilMorePictures(remote.page);
   await screenshot(local.page, "room-local-holds");
   await screenshot(remote.page, "room-remote-sees");
@@ -212,9 +212,9 @@ test("a headset in a world that its page renders takes and throws, and three pag
   const [local, remote] = [await openLocal("Ada", undefined, "websocket"), await openRemote()];
   const press = (button, value) => headset.page.evaluate(([button, value]) => window.emulated.controllers.right.updateButtonValue(button, value), [button, value]);
   // The headset's room begins where its user stood at the screen.
-  await stand(headset.page, NEAR, FAR);
-  await stand(local.page, FAR, NEAR);
-  await stand(remote.page, [1.6, 1.6, -4.3], BALL_AT);
+  await stand(headset.page, NEAR_BALL, FAR_FROM_BALL);
+  await stand(local.page, FAR_FROM_BALL, NEAR_BALL);
+  await stand(remote.page, [1.6, 1.6, -4.3], BALL_POSITION);
   await headset.page.locator("#enter-vr").evaluate((button) => button.click());
   await until(headset.page, () => document.querySelector("canvas.headset") && document.body.hasAttribute("data-immersive"), "the session begins");
   const you = await headset.page.evaluate(() => window.nearlight.room.you);
@@ -229,7 +229,7 @@ test("a headset in a world that its page renders takes and throws, and three pag
     const { position } = window.nearlight.room.objects.find(({ object }) => object === ball);
     return Math.hypot(...position.map((value, axis) => value - at[axis])) < 0.05;
   };
-  await until(headset.page, isBack, "the ball is where it was at first", { argument: { ball: BALL, at: BALL_AT } });
+  await until(headset.page, isBack, "the ball is where it was at first", { argument: { ball: BALL, at: BALL_POSITION } });
   const ball = [0, 0.26, -2.5];
   await aim(headset.page, [0.2, 1.4, -0.3], ball);
   await press("squeeze", 1);
@@ -246,7 +246,7 @@ test("a headset in a world that its page renders takes and throws, and three pag
   await untilHeld(local.page, known.Ada, "the page that renders has it");
   await press("b-button", 0);
   await press("squeeze", 0);
-  await stand(local.page, FAR, [1.6, 1.6, -4.3]);
+  await stand(local.page, FAR_FROM_BALL, [1.6, 1.6, -4.3]);
   const handOver = (pressed) => window.nearlight.device({ device: "key", code: "KeyG", pressed });
   await local.page.evaluate(handOver, true);
   for (const { page } of [headset, local]) await untilHeld(page, known[visitor], "the page that is rendered for has it");
@@ -292,8 +292,8 @@ async function untilSilent(page, what) {
 test("members hear each other, whoever renders for them, unless they mute each other", async (context) => {
   const [local, remote] = [await openLocal("Ada"), await openRemote("Bea")];
   context.after(() => Promise.all([local, remote].map((opened) => opened.context.close())));
-  await stand(local.page, NEAR, FAR);
-  await stand(remote.page, [-0.75, 1.6, -3.3], NEAR);
+  await stand(local.page, NEAR_BALL, FAR_FROM_BALL);
+  await stand(remote.page, [-0.75, 1.6, -3.3], NEAR_BALL);
   await untilKnows(local.page, "Ada", "Bea");
   await until(local.page, () => window.nearlight.room.people.length === 2, "nobody else is left");
   const known = await untilKnows(local.page, "Ada", "Bea");

@@ -47,7 +47,7 @@ class Page {
     await settled();
   }
 
-  /** For so long, a picture and the display's chance whenever they are due. */
+  /** Runs for `milliseconds`, with a picture and an animation frame whenever they are due. */
   async run(milliseconds, pictureMs, chanceMs) {
     const end = this.now + milliseconds;
     for (let [picture, chance] = [this.now, this.now + chanceMs / 2]; Math.min(picture, chance) < end; ) {

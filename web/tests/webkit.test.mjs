@@ -29,7 +29,7 @@ async function freePort() {
 class Crashed extends Error {}
 
 /** WebKitGTK 2.50.6 ends by an assertion of its own in a worker once in about 40 starts of the page. */
-const MOST_CRASHES = 2;
+const MAX_CRASHES = 2;
 
 class Browser {
   #base;
@@ -128,7 +128,7 @@ describe("WebKit", { skip: lacking }, () => {
       try {
         return await showsTheWorld();
       } catch (error) {
-        if (!(error instanceof Crashed) || crashes === MOST_CRASHES) throw error;
+        if (!(error instanceof Crashed) || crashes === MAX_CRASHES) throw error;
         context.diagnostic(`WebKit's web process crashed, and is started again: ${error.message}`);
         await page.open();
       }

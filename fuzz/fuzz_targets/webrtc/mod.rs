@@ -33,7 +33,7 @@ pub fn config() -> PeerConfig {
 
 pub fn sender(now: Time) -> Sender {
     let config =
-        SenderConfig { framing: Framing::Rtp, max_datagram: Peer::LARGEST_DATAGRAM, ..SenderConfig::default() };
+        SenderConfig { framing: Framing::Rtp, max_datagram: Peer::MAX_DATAGRAM, ..SenderConfig::default() };
     let controller = new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(20))).expect("a preset");
     Sender::new(now, config, controller)
 }

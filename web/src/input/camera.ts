@@ -2,17 +2,20 @@
 
 import { type Pose, clamp, fromYawPitch, rotate } from "../math.ts";
 
-/** Metres a second; a calm walk and a run. */
-const WALK = 1.8;
-const RUN = 3.6;
-/** Speed follows the keys with this time constant in seconds, so that steps start and end softly. */
-const EASE = 0.08;
-/** The world ends here, in metres from its middle. */
-const REACH = 20;
-const LOWEST = 0.4;
-const HIGHEST = 8;
-/** Straight up and down are excluded: there yaw would lose its meaning. */
-const PITCH_LIMIT = 1.5;
+/** Speed of a calm walk in metres a second. */
+const WALK_SPEED = 1.8;
+/** Speed of a run in metres a second. */
+const RUN_SPEED = 3.6;
+/** Time constant in seconds with which the speed follows the keys, so that steps start and end softly. Guess. */
+const SPEED_TIME_CONSTANT = 0.08;
+/** Maximum distance from the world's middle along each horizontal axis, in metres. */
+const MAX_DISTANCE = 20;
+/** Minimum height of the eyes in metres. */
+const MIN_HEIGHT = 0.4;
+/** Maximum height of the eyes in metres. */
+const MAX_HEIGHT = 8;
+/** Maximum pitch in radians: straight up and down yaw would lose its meaning. */
+const MAX_PITCH = 1.5;
 
 /** How strongly the user wants to move: right, up and forward, each from -1 to 1. */
 export interface Walk {
@@ -31,22 +34,22 @@ export class Camera {
   /** Turns by radians to the left and up. */
   turn(left: number, up: number): void {
     this.#yaw = (this.#yaw + left) % (2 * Math.PI);
-    this.#pitch = clamp(this.#pitch + up, -PITCH_LIMIT, PITCH_LIMIT);
+    this.#pitch = clamp(this.#pitch + up, -MAX_PITCH, MAX_PITCH);
   }
 
-  /** Walks for `seconds` (at most a tenth: a suspended page must not jump). True where the pose changed. */
+  /** Walks for `seconds`, but at most a tenth: a suspended page must not jump. Returns whether the pose changed. */
   walk(walk: Walk, seconds: number): boolean {
     const step = Math.min(seconds, 0.1);
     const length = Math.max(1, Math.hypot(walk.right, walk.forward));
-    const speed = walk.run ? RUN : WALK;
+    const speed = walk.run ? RUN_SPEED : WALK_SPEED;
     const [x, , z] = rotate(fromYawPitch(this.#yaw, 0), [walk.right / length, 0, -walk.forward / length]);
     const wanted = [x * speed, walk.up * speed, z * speed] as const;
-    const share = 1 - Math.exp(-step / EASE);
+    const share = 1 - Math.exp(-step / SPEED_TIME_CONSTANT);
     let moved = false;
     for (const axis of [0, 1, 2] as const) {
       this.#velocity[axis] += (wanted[axis] - this.#velocity[axis]) * share;
       if (Math.abs(this.#velocity[axis]) < 0.001) this.#velocity[axis] = 0;
-      const [low, high] = axis === 1 ? [LOWEST, HIGHEST] : [-REACH, REACH];
+      const [low, high] = axis === 1 ? [MIN_HEIGHT, MAX_HEIGHT] : [-MAX_DISTANCE, MAX_DISTANCE];
       const next = clamp(this.#position[axis] + this.#velocity[axis] * step, low, high);
       moved ||= next !== this.#position[axis];
       this.#position[axis] = next;
@@ -57,12 +60,12 @@ export class Camera {
   /** Moves the user at once. */
   place(position: readonly [number, number, number], yaw: number, pitch: number): void {
     this.#position = [
-      clamp(position[0], -REACH, REACH),
-      clamp(position[1], LOWEST, HIGHEST),
-      clamp(position[2], -REACH, REACH),
+      clamp(position[0], -MAX_DISTANCE, MAX_DISTANCE),
+      clamp(position[1], MIN_HEIGHT, MAX_HEIGHT),
+      clamp(position[2], -MAX_DISTANCE, MAX_DISTANCE),
     ];
     this.#yaw = yaw;
-    this.#pitch = clamp(pitch, -PITCH_LIMIT, PITCH_LIMIT);
+    this.#pitch = clamp(pitch, -MAX_PITCH, MAX_PITCH);
     this.#velocity = [0, 0, 0];
   }
 

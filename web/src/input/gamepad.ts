@@ -7,19 +7,19 @@ import { pack, values as rows } from "../packing.ts";
 import type { Walk } from "./camera.ts";
 import type { InputOut } from "./devices.ts";
 
-/** Sticks rest within this range. */
+/** Deflection below which a stick counts as at rest. Guess: worn sticks rest at up to a tenth. */
 const DEAD_ZONE = 0.12;
-/** Radians a second at full deflection. */
+/** Radians a second at full deflection. Guess: a full turn in 2.6 s. */
 const TURN_SPEED = 2.4;
-/** Button numbers of the standard layout. */
+/** Button numbers of the standard layout (W3C Gamepad, section 11). */
 const RUN_BUTTON = 10;
 const DOWN_TRIGGER = 6;
 const UP_TRIGGER = 7;
 
 export class GamepadInput {
   readonly #out: InputOut;
-  /** The last reported description, as text. */
-  #told = "";
+  /** The last reported state, as text. */
+  #reported = "";
 
   constructor(out: InputOut) {
     this.#out = out;
@@ -28,10 +28,10 @@ export class GamepadInput {
   /** Reads the gamepads; call once per animation frame of `seconds`. */
   poll(now: number, seconds: number, walk: Walk): void {
     const pads = connected();
-    this.#tell(now, pads);
+    this.#report(now, pads);
     const pad = pads.find(({ mapping }) => mapping === "standard");
     if (!pad || this.#out.program) return;
-    const axis = (index: number): number => bent(pad.axes[index] ?? 0);
+    const axis = (index: number): number => shaped(pad.axes[index] ?? 0);
     walk.right += axis(0);
     walk.forward -= axis(1);
     walk.up += (pad.buttons[UP_TRIGGER]?.value ?? 0) - (pad.buttons[DOWN_TRIGGER]?.value ?? 0);
@@ -41,27 +41,35 @@ export class GamepadInput {
     if (left !== 0 || up !== 0) this.#out.onLook(now, left, up);
   }
 
-  #tell(now: number, pads: Gamepad[]): void {
+  #report(now: number, pads: Gamepad[]): void {
     const values = pads.flatMap(({ index, buttons, axes }) => pack(GAMEPAD_LAYOUT, { pad: { index }, buttons, axes: rows(axes) }));
     const text = values.join();
-    if (text === this.#told) return;
-    this.#told = text;
+    if (text === this.#reported) return;
+    this.#reported = text;
     const changed = Math.max(...pads.map(({ timestamp }) => timestamp), 0);
     this.#out.onDevice(changed > 0 ? Math.min(now, changed) : now, { device: "gamepads", values });
   }
 }
 
-/** The user's connected gamepads whose numbers the protocol supports. */
+/** Returns the user's connected gamepads whose numbers the protocol supports. */
 export function connected(): Gamepad[] {
-  const all = navigator.getGamepads().filter((pad) => pad !== null);
   // Those of a program that is served by this machine would move themselves.
-  return all.filter(({ connected, index, id }) => connected && index < MAX_GAMEPADS && !id.includes(SERVED_GAMEPAD));
+  return all().filter(({ connected, index, id }) => connected && index < MAX_GAMEPADS && !id.includes(SERVED_GAMEPAD));
 }
 
-/** Not yet in the declarations of all browsers. */
+function all(): Gamepad[] {
+  try {
+    return navigator.getGamepads().filter((pad) => pad !== null);
+  } catch {
+    // A frame without the permission policy `gamepad` throws at every call.
+    return [];
+  }
+}
+
+/** The part of an actuator that every browser with rumble has. */
 type Actuator = Pick<GamepadHapticActuator, "playEffect">;
 
-/** Makes the gamepad with this number vibrate, where it can. */
+/** Rumbles the gamepad with this number, if it can. */
 export function rumble(index: number, { milliseconds, strong, weak }: Haptics): void {
   const pad = connected().find((one) => one.index === index);
   const actuator = pad?.vibrationActuator as Actuator | null | undefined;
@@ -70,8 +78,8 @@ export function rumble(index: number, { milliseconds, strong, weak }: Haptics): 
   void actuator?.playEffect("dual-rumble", effect).catch(() => undefined);
 }
 
-/** Nothing in the dead zone, then a soft start to full deflection. */
-function bent(value: number): number {
+/** Returns 0 in the dead zone, then a square curve up to full deflection. */
+function shaped(value: number): number {
   const size = Math.max(0, Math.abs(value) - DEAD_ZONE) / (1 - DEAD_ZONE);
   return Math.sign(value) * size * size;
 }

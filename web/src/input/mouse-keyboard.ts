@@ -1,9 +1,9 @@
 // Mouse, pen and keyboard: their input goes to the application; the mouse also looks, and keys walk.
 
-import { type InputOut, MOUSE_RADIANS, fractions } from "./devices.ts";
+import { type DeviceInput, type InputOut, MOUSE_RADIANS, fractions } from "./devices.ts";
 import type { Walk } from "./camera.ts";
 
-/** By physical position, so that they are under the same fingers in every layout. */
+/** Walking keys by physical position, so that they are under the same fingers in every layout. */
 const WALK_KEYS: Record<string, keyof Omit<Walk, "run">> = {
   KeyW: "forward",
   ArrowUp: "forward",
@@ -18,35 +18,49 @@ const WALK_KEYS: Record<string, keyof Omit<Walk, "run">> = {
   KeyQ: "up",
   KeyC: "up",
 };
+/** Those that walk against their axis. */
 const BACKWARD = new Set(["KeyS", "ArrowDown", "KeyA", "ArrowLeft", "KeyQ", "KeyC"]);
-/** Pixels per unit of a wheel that counts lines or pages. Guess: what browsers scroll by for a line. */
+/** Pixels per unit of a wheel that counts lines or pages. Guess: browsers scroll by this much. */
 const LINE_PIXELS = 100 / 3;
 const PAGE_PIXELS = 800;
-/** What an input method or a dead key will write is not known when the key goes down. */
-const COMPOSING = new Set(["Process", "Dead", "Unidentified"]);
-/** Milliseconds by which a pasted text is ahead of the keys that paste it. Guess: both leave at once, by different ways. */
-const PASTE_LEAD = 50;
+/** `key` of keydowns whose text is not known yet: an input method or a dead key will write it. */
+const UNDECIDED_KEYS = new Set(["Process", "Dead", "Unidentified"]);
+/** `keyCode` of a keydown that an input method handles (UI Events, section 7.3.1). */
+const COMPOSITION_KEY_CODE = 229;
+/** Keys are held back for this long, so that pasted text arrives first: it goes by the control stream. Guess: both leave at once. */
+const PASTE_LEAD_MS = 50;
+const MODIFIER = /^(Shift|Control|Alt|Meta)/;
 
 export class MouseKeyboard {
   readonly #stage: HTMLElement;
   readonly #out: InputOut;
-  readonly #held = new Set<string>();
+  /** Whether the user's system is one of Apple's. */
+  readonly #apple: boolean;
+  /** Codes of the keys that are down, and as which each was reported. */
+  readonly #held = new Map<string, string>();
   readonly #listening = new AbortController();
-  /** Fractions of the picture. */
+  /** Pointer position in fractions of the picture. */
   #at: [number, number] = [0.5, 0.5];
-  /** Totals in pixels. */
+  /** Total pointer movement in pixels. */
   readonly #moved: [number, number] = [0, 0];
+  /** Total wheel movement in pixels. */
   readonly #scrolled: [number, number] = [0, 0];
-  /** W3C's `buttons`, of those that went down on the picture. */
+  /** W3C's `buttons`, limited to those that went down on the picture. */
   #buttons = 0;
-  /** The application wants the pointer's movement. */
+  /** Input that waits for a pasted text, in order; null when none does. */
+  #delayed: DeviceInput[] | null = null;
+  #delay: ReturnType<typeof setTimeout> | undefined;
+  /** The application wants relative pointer movement. */
   captures = true;
-  /** The user pastes into the program by the keys for it. */
+  /** The user's paste shortcut also delivers the clipboard to the program. */
   pastes = false;
+  /** On Apple's systems programs receive Cmd as Control, which is what Linux programs use for Cmd+C and the like. */
+  commandIsControl = true;
 
-  constructor(stage: HTMLElement, out: InputOut) {
+  constructor(stage: HTMLElement, out: InputOut, apple = isApple()) {
     this.#stage = stage;
     this.#out = out;
+    this.#apple = apple;
     const { signal } = this.#listening;
     const on = <K extends keyof WindowEventMap>(name: K, handle: (event: WindowEventMap[K]) => void): void =>
       window.addEventListener(name, handle, { signal });
@@ -56,9 +70,9 @@ export class MouseKeyboard {
       // A program's text has a field of its own.
       if (!this.#out.program) this.#type(event.timeStamp, event.data);
     });
-    on("blur", () => this.#letGo(performance.now()));
+    on("blur", () => this.#releaseAll(performance.now()));
     on("mouseup", (event) => this.#onMouseUp(event));
-    document.addEventListener("visibilitychange", () => this.#letGo(performance.now()), { signal });
+    document.addEventListener("visibilitychange", () => this.#releaseAll(performance.now()), { signal });
     stage.addEventListener("mousedown", (event) => this.#onMouseDown(event), { signal });
     stage.addEventListener("wheel", (event) => this.#onWheel(event), { signal, passive: false });
     stage.addEventListener("contextmenu", (event) => event.preventDefault(), { signal });
@@ -85,7 +99,7 @@ export class MouseKeyboard {
   }
 
   addTo(walk: Walk): void {
-    for (const code of this.#held) {
+    for (const code of this.#held.keys()) {
       const axis = WALK_KEYS[code];
       if (axis) walk[axis] += BACKWARD.has(code) ? -1 : 1;
       if (code.startsWith("Shift")) walk.run = true;
@@ -94,11 +108,13 @@ export class MouseKeyboard {
 
   close(): void {
     this.#listening.abort();
+    clearTimeout(this.#delay);
     this.unlock();
   }
 
   #onKeyDown(event: KeyboardEvent): void {
-    if (!this.#takes(event)) return;
+    // The input method has this key, and the text field its text. WebKit sends the confirming key after the composition has ended.
+    if (event.isComposing || event.keyCode === COMPOSITION_KEY_CODE || !this.#takes(event)) return;
     if (this.#out.program) {
       this.#onProgramKey(event);
       return;
@@ -107,52 +123,103 @@ export class MouseKeyboard {
     // Space and arrows would scroll the page or press a focused button, Tab would leave the picture.
     if (!(event.target instanceof HTMLButtonElement)) event.preventDefault();
     if (!event.repeat) {
-      this.#held.add(code);
-      this.#out.onDevice(timeStamp, { device: "key", code, pressed: true });
+      this.#onPress(event);
       if (code === "KeyH") this.#out.onToggleHud();
       if (code === "KeyM") this.#out.onToggleMute();
       if (code === "KeyT") this.#out.onToggleTalk();
     }
-    // Names of keys that type nothing are longer; a letter that control has turned into a command is none.
-    const types = [...key].length === 1 && !event.ctrlKey && !event.metaKey && !event.isComposing;
+    // Keys that type nothing have longer names. With Control or Cmd a letter is a command.
+    const types = [...key].length === 1 && !event.ctrlKey && !event.metaKey;
     if (types) this.#type(timeStamp, key);
   }
 
-  /** All keys are the program's, with what they type in this layout. */
+  /** A program gets all keys, with what they type in the user's layout. */
   #onProgramKey(event: KeyboardEvent): void {
-    const { code, key, timeStamp, ctrlKey, metaKey, altKey, target } = event;
+    const { key, timeStamp, ctrlKey, metaKey, altKey, target } = event;
     // A tool that a finger has tapped keeps the focus until the next key, which is the program's. Other buttons, such as a notice's, keep their keys.
     const ofTool = isTool(target);
     if (ofTool) this.#out.focus();
-    if (event.isComposing || COMPOSING.has(key) || (target instanceof HTMLButtonElement && !ofTool)) return;
-    const pasting = this.pastes && code === "KeyV" && (ctrlKey || metaKey);
-    if (!pasting) event.preventDefault();
-    const chooses = event.getModifierState("AltGraph");
-    // With Alt a letter is a command, unless the layout makes a sign of it.
-    const commands = !chooses && (ctrlKey || metaKey || (altKey && key.charCodeAt(0) < 0x80));
+    if (UNDECIDED_KEYS.has(key) || (target instanceof HTMLButtonElement && !ofTool)) return;
+    const pasting = this.pastes && this.#isPaste(event);
+    if (pasting) this.#delayKeys();
+    else event.preventDefault();
+    const choosesCharacter = event.getModifierState("AltGraph");
+    // With Alt a letter is a command, unless the layout makes another character of it.
+    const commands = !choosesCharacter && (ctrlKey || metaKey || (altKey && key.charCodeAt(0) < 0x80));
     const text = [...key].length === 1 && !commands ? key : "";
-    if (event.repeat) {
-      if (text) this.#type(timeStamp, text);
-      return;
-    }
-    this.#held.add(code);
-    const press = (at: number): void => this.#out.onDevice(at, { device: "key", code, pressed: true, text });
-    if (pasting) setTimeout(() => this.#held.has(code) && press(performance.now()), PASTE_LEAD);
-    else press(timeStamp);
+    if (!event.repeat || this.#lacksKeyUp(event)) this.#onPress(event, text);
+    else if (text) this.#type(timeStamp, text);
   }
 
-  #onKeyUp({ code, timeStamp }: KeyboardEvent): void {
-    if (this.#held.delete(code)) this.#out.onDevice(timeStamp, { device: "key", code, pressed: false });
+  #onPress(event: KeyboardEvent, text?: string): void {
+    const { code, timeStamp } = event;
+    // Pressed again without a keyup in between.
+    this.#release(code, timeStamp);
+    const reported = this.#reportedCode(code);
+    this.#held.set(code, reported);
+    this.#send(timeStamp, { device: "key", code: reported, pressed: true, ...(text !== undefined && { text }) });
+    if (this.#lacksKeyUp(event)) this.#release(code, timeStamp);
+  }
+
+  #onKeyUp({ code, metaKey, timeStamp }: KeyboardEvent): void {
+    if (this.#apple && code === "CapsLock" && !this.#held.has(code)) this.#tapCapsLock(timeStamp);
+    // Keys that went up while Cmd was down have sent nothing.
+    if (this.#apple && code.startsWith("Meta") && !metaKey) {
+      for (const held of [...this.#held.keys()]) if (!MODIFIER.test(held)) this.#release(held, timeStamp);
+    }
+    this.#release(code, timeStamp);
+  }
+
+  /** macOS reports no keyup of a key that is pressed with Cmd, and of Caps Lock only a keydown when it goes on and a keyup when it goes off. */
+  #lacksKeyUp({ code, metaKey }: KeyboardEvent): boolean {
+    return this.#apple && ((metaKey && !MODIFIER.test(code)) || code === "CapsLock");
+  }
+
+  #tapCapsLock(at: number): void {
+    for (const pressed of [true, false]) this.#send(at, { device: "key", code: "CapsLock", pressed });
+  }
+
+  #reportedCode(code: string): string {
+    return this.#apple && this.commandIsControl && this.#out.program ? code.replace(/^Meta/, "Control") : code;
+  }
+
+  /** Whether the browser pastes at this key: by its letter, and by its place in layouts without Latin letters. */
+  #isPaste({ code, key, ctrlKey, metaKey }: KeyboardEvent): boolean {
+    const isV = /^[a-z]$/i.test(key) ? key.toLowerCase() === "v" : code === "KeyV";
+    return isV && (this.#apple ? metaKey : ctrlKey || metaKey);
+  }
+
+  #release(code: string, at: number): void {
+    const reported = this.#held.get(code);
+    if (reported === undefined) return;
+    this.#held.delete(code);
+    this.#send(at, { device: "key", code: reported, pressed: false });
+  }
+
+  /** Holds all keys back, this one and those that follow, until the pasted text has arrived. */
+  #delayKeys(): void {
+    this.#delayed ??= [];
+    clearTimeout(this.#delay);
+    this.#delay = setTimeout(() => {
+      const inputs = this.#delayed ?? [];
+      this.#delayed = null;
+      for (const input of inputs) this.#out.onDevice(performance.now(), input);
+    }, PASTE_LEAD_MS);
+  }
+
+  #send(at: number, input: DeviceInput): void {
+    if (this.#delayed) this.#delayed.push(input);
+    else this.#out.onDevice(at, input);
   }
 
   #type(at: number, text: string): void {
-    if (text) this.#out.onDevice(at, { device: "text", text });
+    if (text) this.#send(at, { device: "text", text });
   }
 
   /** The browser keeps its own shortcuts as long as the pointer is not captured; the page's input fields keep their keys. */
   #takes(event: KeyboardEvent): boolean {
     const { target } = event;
-    // Only the page's own full screen, and what is being chosen.
+    // The page keeps its own full screen, and the keys that choose from an open list.
     if (this.#out.program && isTool(target)) return event.code !== "F11" && !(target instanceof HTMLSelectElement && isOpen(target));
     if (target instanceof HTMLInputElement || target instanceof HTMLSelectElement) return false;
     if (this.#out.program) return event.code !== "F11";
@@ -213,23 +280,28 @@ export class MouseKeyboard {
   }
 
   #onLockChange(): void {
-    if (!this.locked) this.#letGo(performance.now());
+    if (!this.locked) this.#releaseAll(performance.now());
     this.#point(performance.now());
   }
 
-  #letGo(at: number): void {
+  #releaseAll(at: number): void {
     this.#held.clear();
     this.#buttons = 0;
-    this.#out.onDevice(at, { device: "release" });
+    this.#send(at, { device: "release" });
   }
 }
 
-/** Whether it is one of the page's tools: around the picture, and not in a notice or on the landing page. */
+/** Whether the browser runs on macOS, iOS or iPadOS. */
+export function isApple(): boolean {
+  return /^(Mac|iPhone|iPad|iPod)/.test(navigator.platform);
+}
+
+/** Whether the target is one of the page's tools around the picture, rather than a notice or the landing page. */
 export function isTool(target: EventTarget | null): boolean {
   return target instanceof Element && target.closest(".bar, .show-bar, .hud") !== null;
 }
 
-/** Whether its choices are seen, and keys choose. Browsers that do not tell might show them. */
+/** Whether the list is open, so that keys choose from it. Browsers that cannot tell might show it. */
 function isOpen(select: HTMLSelectElement): boolean {
   return !CSS.supports("selector(:open)") || select.matches(":open");
 }

@@ -5,9 +5,9 @@ import { MAX_TOUCHES } from "../generated/wire.ts";
 import { type InputOut, fractions } from "./devices.ts";
 import { clamp } from "../math.ts";
 
-/** Travel of the stick from rest to full speed, in CSS pixels. */
-const STICK_REACH = 56;
-/** Radians per pixel: a swipe across half a phone turns by a third of a circle. */
+/** Travel of the stick from rest to full speed, in CSS pixels. Guess: a thumb's comfortable reach. */
+const STICK_TRAVEL_PIXELS = 56;
+/** Radians per pixel of a swipe: half a phone's width turns by a third of a circle. */
 const SWIPE_RADIANS = Math.PI / 300;
 
 interface Finger {
@@ -16,8 +16,9 @@ interface Finger {
   startY: number;
   x: number;
   y: number;
-  /** Its id in this session, and its pressure, 0 to 1. */
+  /** The finger's id in this session. */
   id: number;
+  /** 0 to 1. */
   pressure: number;
 }
 
@@ -54,8 +55,8 @@ export class Touch {
   addTo(walk: Walk): void {
     for (const finger of this.#fingers.values()) {
       if (finger.role !== "stick") continue;
-      walk.right += clamp((finger.x - finger.startX) / STICK_REACH, -1, 1);
-      walk.forward -= clamp((finger.y - finger.startY) / STICK_REACH, -1, 1);
+      walk.right += clamp((finger.x - finger.startX) / STICK_TRAVEL_PIXELS, -1, 1);
+      walk.forward -= clamp((finger.y - finger.startY) / STICK_TRAVEL_PIXELS, -1, 1);
     }
   }
 
@@ -79,7 +80,7 @@ export class Touch {
     };
     if (this.#fingers.size === MAX_TOUCHES) return;
     this.#fingers.set(event.pointerId, finger);
-    this.#tell(event.timeStamp);
+    this.#report(event.timeStamp);
     this.#drawStick();
   }
 
@@ -90,7 +91,7 @@ export class Touch {
     finger.x = event.clientX;
     finger.y = event.clientY;
     finger.pressure = event.pressure;
-    this.#tell(event.timeStamp);
+    this.#report(event.timeStamp);
     // The picture follows the finger, so the view turns against it.
     if (this.#out.program) return;
     if (finger.role === "look") this.#out.onLook(event.timeStamp, dx * SWIPE_RADIANS, dy * SWIPE_RADIANS);
@@ -99,11 +100,11 @@ export class Touch {
 
   #onUp(event: PointerEvent): void {
     if (!this.#fingers.delete(event.pointerId)) return;
-    this.#tell(event.timeStamp);
+    this.#report(event.timeStamp);
     this.#drawStick();
   }
 
-  #tell(at: number): void {
+  #report(at: number): void {
     const values = [...this.#fingers.values()].flatMap(({ id, x, y, pressure }) => {
       return [id, ...fractions(this.#stage, this.#out, { clientX: x, clientY: y }), pressure];
     });
@@ -115,7 +116,7 @@ export class Touch {
     this.#stick.hidden = !finger;
     if (!finger) return;
     const [dx, dy] = [finger.x - finger.startX, finger.y - finger.startY];
-    const length = Math.max(1, Math.hypot(dx, dy) / STICK_REACH);
+    const length = Math.max(1, Math.hypot(dx, dy) / STICK_TRAVEL_PIXELS);
     this.#stick.style.left = `${finger.startX}px`;
     this.#stick.style.top = `${finger.startY}px`;
     this.#stick.style.setProperty("--dx", `${dx / length}px`);

@@ -8,35 +8,37 @@ import type { RoomPerson } from "../generated/core.ts";
 import type { Vec3 } from "../math.ts";
 import type { Body } from "./membership.ts";
 
-/** What others move follows their updates with this rate, in 1/s; the server's own world does it with the same. */
-const FOLLOW = 18;
-/** Metres beyond which something is put in its place at once. */
-const JUMP = 3;
-/** How many bodies are drawn with many triangles, and how far away at most, in metres: a head is 2 degrees wide there. Guess: others are behind
- *  these. */
-const MOST_DETAILED = 16;
-const DETAILED_WITHIN = 6;
-/** Metres beyond which no hands are drawn: they are a tenth of a degree wide there. */
-const HANDS_WITHIN = 40;
-/** How many names are drawn, of those nearest: each is a texture of its own. Guess: more cannot be read. */
-const MOST_NAMES = 24;
-/** How often it is found out who is nearest, in seconds. */
-const RANKED_EVERY = 0.25;
-/** Metres of a name above the head, and its height. */
-const NAME_ABOVE = 0.32;
+/** Rate at which others follow their updates, in 1/s. The server's own world uses the same. */
+const FOLLOW_RATE = 18;
+/** A body that is farther from its update, in metres, moves there at once. Guess: nobody walks that far between two updates. */
+const MAX_FOLLOW_DISTANCE = 3;
+/** Maximum bodies drawn with many triangles. Guess: others are behind these. */
+const MAX_DETAILED_BODIES = 16;
+/** Maximum distance of such a body in metres: a head is 2 degrees wide there. */
+const MAX_DETAIL_DISTANCE = 6;
+/** Distance in metres beyond which no hands are drawn: they are a tenth of a degree wide there. */
+const MAX_HAND_DISTANCE = 40;
+/** Maximum names drawn, nearest first: each is a texture of its own. Guess: more cannot be read. */
+const MAX_NAMES = 24;
+/** Seconds between two rankings by distance. Guess. */
+const RANK_INTERVAL_SECONDS = 0.25;
+/** Distance of a name above the head, in metres. */
+const NAME_OFFSET = 0.32;
+/** Height of a name in metres. */
 const NAME_HEIGHT = 0.14;
-/** Instances before more are needed: six bodies. */
-const FIRST_CAPACITY = 32;
-/** A ball around all of a body but far-reaching hands, in metres, and its centre below the head. */
+/** Instances that are allocated first: six bodies. */
+const INITIAL_CAPACITY = 32;
+/** Radius in metres of a ball around a body without far-reaching hands. */
 const BODY_RADIUS = 1;
-const BODY_BELOW = 0.3;
+/** Distance in metres of the ball's centre below the head. */
+const BODY_OFFSET = 0.3;
 
 const SKULL = ball([0.115, 0.145, 0.13]);
 const VISOR = ball([0.095, 0.055, 0.075], [0, 0.015, -0.075]);
 const BUST = ball([0.2, 0.28, 0.13]);
 export const HAND_SIZE: Vec3 = [0.042, 0.032, 0.075];
 const HAND = ball(HAND_SIZE);
-const BUST_BELOW = 0.42;
+const BUST_OFFSET = 0.42;
 const VISOR_COLOUR = new Color(0x1a1c29);
 const BUST_SHADE = 0.8;
 
@@ -46,26 +48,26 @@ interface Avatar {
   bustTint: Color;
   head: Object3D;
   hands: Object3D[];
-  /** How many of the hands are there. */
+  /** Number of tracked hands. */
   handCount: number;
-  /** Its place is known. */
+  /** Its pose is known. */
   isPlaced: boolean;
   name: Sprite | null;
-  /** From the user. */
+  /** Distance from the user in metres. */
   distance: number;
   /** It is one of the nearest. */
   isDetailed: boolean;
 }
 
 export class Crowd {
-  /** What the scene draws. */
+  /** The objects that the scene draws. */
   readonly group = new Group();
   readonly #avatars = new Map<number, Avatar>();
   readonly #near = new Balls(this.group, ballGeometry());
   readonly #far = new Balls(this.group, new SphereGeometry(1, 8, 6));
   #sinceRanked = Number.POSITIVE_INFINITY;
 
-  /** Who is there. They get their bodies when their places are known. */
+  /** The members of the room. They get their bodies once their poses are known. */
   setPeople(people: readonly RoomPerson[]): void {
     const known = new Map(people.map((person) => [person.id, person]));
     for (const [member, avatar] of this.#avatars) {
@@ -78,7 +80,7 @@ export class Crowd {
     }
   }
 
-  /** Puts everybody where they are after so many seconds. `eyes`: who is beside its picture is not drawn; null where there are several. */
+  /** Moves everybody on by `seconds`. Bodies outside the view of `eyes` are not drawn; null when there are several. */
   place(bodies: readonly Body[], seconds: number, from: Vec3, eyes: Camera | null): void {
     const share = followed(seconds);
     for (const body of bodies) this.#pose(body, share);
@@ -89,13 +91,13 @@ export class Crowd {
       if (!avatar.isPlaced) continue;
       const { position } = avatar.head;
       avatar.distance = position.distanceTo(place);
-      avatar.name?.position.set(position.x, position.y + NAME_ABOVE, position.z);
-      BOUNDS.center.set(position.x, position.y - BODY_BELOW, position.z);
+      avatar.name?.position.set(position.x, position.y + NAME_OFFSET, position.z);
+      BOUNDS.center.set(position.x, position.y - BODY_OFFSET, position.z);
       if (!seen || seen.intersectsSphere(BOUNDS)) draw(avatar, avatar.isDetailed ? this.#near : this.#far);
     }
     for (const balls of [this.#near, this.#far]) balls.end();
     this.#sinceRanked += seconds;
-    if (this.#sinceRanked >= RANKED_EVERY) this.#rank();
+    if (this.#sinceRanked >= RANK_INTERVAL_SECONDS) this.#rank();
   }
 
   dispose(): void {
@@ -121,12 +123,12 @@ export class Crowd {
     this.#sinceRanked = 0;
     const placed = [...this.#avatars.values()].filter(({ isPlaced }) => isPlaced).sort((one, other) => one.distance - other.distance);
     for (const [index, avatar] of placed.entries()) {
-      avatar.isDetailed = index < MOST_DETAILED && avatar.distance < DETAILED_WITHIN;
-      if (index >= MOST_NAMES) this.#unname(avatar);
+      avatar.isDetailed = index < MAX_DETAILED_BODIES && avatar.distance < MAX_DETAIL_DISTANCE;
+      if (index >= MAX_NAMES) this.#unname(avatar);
       else if (!avatar.name) {
         avatar.name = nameOf(avatar.person);
         const { x, y, z } = avatar.head.position;
-        avatar.name.position.set(x, y + NAME_ABOVE, z);
+        avatar.name.position.set(x, y + NAME_OFFSET, z);
         this.group.add(avatar.name);
       }
     }
@@ -149,7 +151,7 @@ class Balls {
 
   constructor(group: Group, geometry: SphereGeometry) {
     this.#group = group;
-    this.#mesh = this.#meshOf(geometry, new MeshStandardMaterial({ roughness: 0.7 }), FIRST_CAPACITY);
+    this.#mesh = this.#meshOf(geometry, new MeshStandardMaterial({ roughness: 0.7 }), INITIAL_CAPACITY);
   }
 
   begin(): void {
@@ -206,8 +208,8 @@ function draw({ tint, bustTint, head, hands, handCount, distance }: Avatar, ball
   balls.add(MATRIX.multiplyMatrices(head.matrix, SKULL), tint);
   balls.add(MATRIX.multiplyMatrices(head.matrix, VISOR), VISOR_COLOUR);
   const { x, y, z } = head.position;
-  balls.add(MATRIX.copy(BUST).setPosition(x, y - BUST_BELOW, z), bustTint);
-  for (const hand of hands.slice(0, distance < HANDS_WITHIN ? handCount : 0)) {
+  balls.add(MATRIX.copy(BUST).setPosition(x, y - BUST_OFFSET, z), bustTint);
+  for (const hand of hands.slice(0, distance < MAX_HAND_DISTANCE ? handCount : 0)) {
     hand.updateMatrix();
     balls.add(MATRIX.multiplyMatrices(hand.matrix, HAND), tint);
   }
@@ -232,15 +234,15 @@ export function colourOf({ colour: [red, green, blue] }: RoomPerson): Color {
   return new Color().setRGB(red / 255, green / 255, blue / 255, SRGBColorSpace);
 }
 
-/** The share of the way that is covered in so many seconds. */
+/** Returns the share of the distance that is covered in `seconds`. */
 export function followed(seconds: number): number {
-  return 1 - Math.exp(-FOLLOW * Math.min(seconds, 0.25));
+  return 1 - Math.exp(-FOLLOW_RATE * Math.min(seconds, 0.25));
 }
 
 /** Moves by this share of the way to a pose. */
 export function follow(node: Object3D, { position: [x, y, z], orientation }: Body["head"], share: number): void {
   const to = TO.set(x, y, z);
-  const part = node.position.distanceTo(to) > JUMP ? 1 : share;
+  const part = node.position.distanceTo(to) > MAX_FOLLOW_DISTANCE ? 1 : share;
   node.position.lerp(to, part);
   node.quaternion.slerp(node.quaternion.clone().set(...orientation), part);
 }

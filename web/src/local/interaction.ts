@@ -7,30 +7,36 @@ import { type Pose, type Quat, type Vec3, clamp, conjugate, multiply, rotate } f
 import type { Controller } from "../presence.ts";
 import type { Body, Membership, RoomObject } from "./membership.ts";
 
-/** Metres from a hand to what it holds: at the least, at the most when it is taken, and at the most after the wheel has moved it. */
-const NEAREST = 0.35;
-const FARTHEST_GRAB = 3;
-const FARTHEST = 8;
-/** Factor of a notch of the wheel, and its pixels. */
-const NOTCH = 1.15;
+/** Minimum distance of a held object from its hand, in metres. This and the following are the server's values. */
+const MIN_HOLD_DISTANCE = 0.35;
+/** Maximum distance at which an object is held when it is taken, in metres. */
+const MAX_GRAB_DISTANCE = 3;
+/** Maximum distance to which the wheel moves a held object, in metres. */
+const MAX_HOLD_DISTANCE = 8;
+/** Factor by which a notch of the wheel changes the distance. */
+const NOTCH_FACTOR = 1.15;
+/** Pixels of a notch. */
 const NOTCH_PIXELS = 100;
-/** Metres to what was handed over. */
-const HANDED_OVER = 1.2;
-/** The cosine of the angle to whom something is handed over: 35 degrees. */
-const FACING = 0.82;
-/** Metres a second of a throw and of a push along the ray and upwards, and metres from the hand where a throw begins: the server's. */
+/** Maximum distance of an object that was handed over, in metres. */
+const MAX_HANDOVER_DISTANCE = 1.2;
+/** Cosine of the maximum angle to a member to whom an object is handed over: 35 degrees. */
+const MIN_HANDOVER_COSINE = 0.82;
+/** Velocity of a throw along the ray and upwards, in metres a second. */
 const THROW: readonly [number, number] = [8.5, 1.4];
+/** Velocity of a push along the ray and upwards, in metres a second. */
 const PUSH: readonly [number, number] = [4.2, 0.9];
-const THROWN_FROM = 0.45;
-/** What is thrown or pushed is moved for so long before it is let go: the server's world follows within 0.06 s. */
+/** Distance from the hand at which a throw begins, in metres. */
+const THROW_DISTANCE = 0.45;
+/** How long a thrown or pushed object is moved before it is released: the server's world follows within 0.06 s. */
 const SWING_SECONDS = 0.2;
-/** Balls that nobody has thrown lie below this. */
-const PARKED_BELOW = -10;
+/** Height in metres below which balls lie that nobody has thrown. */
+const PARKED_HEIGHT = -10;
 
 type Action = "grab" | "push" | "throw" | "hand-over";
-/** Buttons of a tracked controller (xr-standard mapping) and of a mouse (W3C's `buttons`), and what they do when they go down. */
-const CONTROLLER: readonly (readonly [number, Action])[] = [[0, "push"], [1, "grab"], [4, "throw"], [5, "hand-over"]];
-const POINTER: readonly (readonly [number, Action])[] = [[1, "grab"], [2, "push"], [4, "throw"]];
+/** Actions of a tracked controller's buttons (xr-standard mapping). */
+const CONTROLLER_ACTIONS: readonly (readonly [number, Action])[] = [[0, "push"], [1, "grab"], [4, "throw"], [5, "hand-over"]];
+/** Actions of a mouse's buttons (W3C's `buttons`). */
+const POINTER_ACTIONS: readonly (readonly [number, Action])[] = [[1, "grab"], [2, "push"], [4, "throw"]];
 
 /** The user as the devices report it. */
 export interface User {
@@ -110,7 +116,7 @@ export class Interaction {
       const buttons = user.controllers.find((controller) => controller.hand === hand)?.buttons ?? [];
       const now = new Set(buttons.flatMap(({ pressed }, button) => (pressed ? [button] : [])));
       this.#pressed.set(hand, now);
-      for (const [button, action] of CONTROLLER) {
+      for (const [button, action] of CONTROLLER_ACTIONS) {
         if (now.has(button) && !before.has(button)) this.#act(action, hand, user);
         if (!now.has(button) && before.has(button) && action === "grab") this.#release(hand);
       }
@@ -172,7 +178,7 @@ export class Interaction {
   #onPointer(values: readonly number[], user: User): void {
     const named = (name: (typeof POINTER_COLUMNS)[number]): number => values[POINTER_COLUMNS.indexOf(name)] ?? 0;
     const buttons = named("captured") === 0 ? 0 : named("buttons");
-    for (const [bit, action] of POINTER) {
+    for (const [bit, action] of POINTER_ACTIONS) {
       if ((buttons & ~this.#buttons & bit) !== 0) this.#act(action, "none", user);
       if ((~buttons & this.#buttons & bit) !== 0 && action === "grab") this.#release("none");
     }
@@ -180,7 +186,7 @@ export class Interaction {
     const scrolled = named("scrolledY") / NOTCH_PIXELS;
     const notches = (this.#scrolled ?? scrolled) - scrolled;
     for (const grip of this.#grips.values()) {
-      if (grip.hand === "none" && notches !== 0) grip.distance = clamp(grip.distance * NOTCH ** notches, NEAREST, FARTHEST);
+      if (grip.hand === "none" && notches !== 0) grip.distance = clamp(grip.distance * NOTCH_FACTOR ** notches, MIN_HOLD_DISTANCE, MAX_HOLD_DISTANCE);
     }
     this.#scrolled = scrolled;
   }
@@ -199,7 +205,7 @@ export class Interaction {
     const place = target && this.#view.placeOf(target.object);
     if (!place) return false;
     if (action === "push") this.#swing(target.object, place, velocityOf(ray, PUSH));
-    else this.#hold(target.object, { hand, distance: clamp(target.distance + 0.6 * target.reach, NEAREST, FARTHEST_GRAB), known: false }, ray);
+    else this.#hold(target.object, { hand, distance: clamp(target.distance + 0.6 * target.reach, MIN_HOLD_DISTANCE, MAX_GRAB_DISTANCE), known: false }, ray);
     this.#membership.take(target.object);
     return true;
   }
@@ -207,10 +213,10 @@ export class Interaction {
   /** A ball that nobody has thrown is taken, swung, and let go. */
   #throw(ray: Pose): boolean {
     const ball = this.#membership.objects.find(({ object, owner, pose }) => {
-      return owner === 0 && pose.position[1] < PARKED_BELOW && !this.#swings.has(object);
+      return owner === 0 && pose.position[1] < PARKED_HEIGHT && !this.#swings.has(object);
     });
     if (!ball) return false;
-    const from = along(ray.position, rotate(ray.orientation, [0, 0, -1]), THROWN_FROM);
+    const from = along(ray.position, rotate(ray.orientation, [0, 0, -1]), THROW_DISTANCE);
     this.#swing(ball.object, { position: from, orientation: [0, 0, 0, 1] }, velocityOf(ray, THROW));
     this.#membership.take(ball.object);
     return true;
@@ -220,7 +226,7 @@ export class Interaction {
   #receive(object: number, pose: Pose, user: User): void {
     const hand = user.controllers.find((controller) => controller.hand !== "none")?.hand ?? "none";
     const ray = rayOf(user, hand);
-    this.#hold(object, { hand, distance: clamp(distance(ray.position, pose.position), NEAREST, HANDED_OVER), known: true }, ray);
+    this.#hold(object, { hand, distance: clamp(distance(ray.position, pose.position), MIN_HOLD_DISTANCE, MAX_HANDOVER_DISTANCE), known: true }, ray);
   }
 
   #hold(object: number, grip: Omit<Grip, "rotation">, ray: Pose): void {
@@ -270,7 +276,7 @@ function along(from: Vec3, [x, y, z]: Vec3, times: number): Vec3 {
 function faced(head: Pose, bodies: readonly Body[]): number | null {
   const ahead = rotate(head.orientation, [0, 0, -1]);
   let best: number | null = null;
-  let cosine = FACING;
+  let cosine = MIN_HANDOVER_COSINE;
   for (const body of bodies) {
     const towards = body.head.position.map((value, axis) => value - (head.position[axis] ?? 0));
     const length = Math.hypot(...towards);

@@ -2,12 +2,15 @@
 
 import { Blocked } from "../carrier.ts";
 import type { TransportName } from "../generated/core.ts";
-import type { FromLineWorker, Lane, LineDial, LineNews, ToLineWorker, TransportChoice } from "../messages.ts";
+import type { FromLineWorker, Lane, LineDial, LineEvent, ToLineWorker, TransportChoice } from "../messages.ts";
 import { certificateOf } from "../session-info.ts";
+import { workerError } from "../worker-error.ts";
 
-/** How long the server may take to answer, and how long over WebTransport where a WebSocket may get through instead. */
-const DIAL_MS = 6_000;
-const FIRST_DIAL_MS = 3_000;
+/** Timeout of an attempt to connect. Guess: longer than any handshake that still succeeds. */
+const DIAL_TIMEOUT_MS = 6_000;
+/** Timeout of WebTransport when a WebSocket can be tried instead. Guess: three lost handshake packets. */
+const NEXT_DIAL_TIMEOUT_MS = 3_000;
+
 export interface LineOut {
   onText(text: string): void;
   /** A message of the room's. */
@@ -19,7 +22,7 @@ export interface Line {
   readonly transport: TransportName;
   /** The server's challenge, as on a control stream. */
   readonly challenge: Uint8Array;
-  /** Nothing arrives before it is set. */
+  /** Receives what arrives. Nothing arrives before the next task. */
   out: LineOut | null;
   /** A text as on a control stream, with its length. */
   sendText(bytes: Uint8Array): void;
@@ -35,24 +38,24 @@ export interface LineOptions {
   transport: TransportChoice;
 }
 
-/** A line, the certificate that the proofs name, and why it is this line; empty where there is nothing to say. */
-export interface Opened {
+/** A line, the certificate that the proofs name, and the reason for the transport ("" when it is the first choice). */
+export interface OpenedLine {
   line: Line;
   certificate: string | null;
   why: string;
 }
 
-/** Opens a line: over WebTransport where the browser has it and it gets through, else over a WebSocket. Throws the reason where it does not come up. */
-export async function openLine({ origin, token, certificate: pinned, transport }: LineOptions): Promise<Opened> {
-  const certificate = await certificateOf(origin, token, pinned, AbortSignal.timeout(DIAL_MS));
-  const overWebSocket = async (why: string): Promise<Opened> => {
-    return { line: await WorkerLine.open({ transport: "websocket", origin, certificate, limitMs: DIAL_MS }), certificate, why };
+/** Opens a line over WebTransport if the browser has it and it gets through, else over a WebSocket. Throws when neither comes up. */
+export async function openLine({ origin, token, certificate: pinned, transport }: LineOptions): Promise<OpenedLine> {
+  const certificate = await certificateOf(origin, token, pinned, AbortSignal.timeout(DIAL_TIMEOUT_MS));
+  const overWebSocket = async (why: string): Promise<OpenedLine> => {
+    return { line: await WorkerLine.open({ transport: "websocket", origin, certificate, limitMs: DIAL_TIMEOUT_MS }), certificate, why };
   };
   if (transport === "websocket") return overWebSocket("as asked");
   if (!("WebTransport" in self)) return overWebSocket("this browser lacks WebTransport");
   const asked = transport === "webtransport";
   try {
-    const line = await WorkerLine.open({ transport: "webtransport", origin, certificate, limitMs: asked ? DIAL_MS : FIRST_DIAL_MS });
+    const line = await WorkerLine.open({ transport: "webtransport", origin, certificate, limitMs: asked ? DIAL_TIMEOUT_MS : NEXT_DIAL_TIMEOUT_MS });
     return { line, certificate, why: asked ? "as asked" : transport === "webrtc" ? "members of rooms have no WebRTC" : "" };
   } catch (error) {
     if (asked || !(error instanceof Blocked)) throw error;
@@ -60,8 +63,8 @@ export async function openLine({ origin, token, certificate: pinned, transport }
   }
 }
 
-/** In a worker: a browser's streams take and hand out one datagram each time their thread is free, and that of a page which renders without a
- *  graphics card is busy for hundreds of milliseconds at a time. */
+/** Runs in a worker, because a browser's streams move one datagram each time their thread is free. The window's thread is busy for hundreds of
+ *  milliseconds at a time when the page renders without a graphics card. */
 class WorkerLine implements Line {
   readonly transport: TransportName;
   readonly challenge: Uint8Array;
@@ -82,13 +85,17 @@ class WorkerLine implements Line {
         worker.terminate();
         reject(error);
       };
-      worker.onerror = ({ message }) => fail(new Blocked(`the worker does not start: ${message}`));
+      worker.onerror = (event) => fail(new Error(`the connection's worker failed: ${workerError(event)}`));
       worker.onmessage = ({ data }: MessageEvent<FromLineWorker>) => {
         if (data.type === "failed") fail(data.blocked ? new Blocked(data.why) : new Error(data.why));
         if (data.type !== "open") return;
         const line = new WorkerLine(worker, dial.transport, data.challenge);
         worker.onmessage = ({ data }: MessageEvent<FromLineWorker>) => {
-          if (data.type === "came") line.#onCame(data.news);
+          if (data.type === "received") line.#onReceived(data.events);
+        };
+        worker.onerror = (event) => {
+          worker.terminate();
+          line.out?.onEnded(`the connection's worker failed: ${workerError(event)}`);
         };
         resolve(line);
       };
@@ -113,11 +120,11 @@ class WorkerLine implements Line {
     this.#worker.postMessage(message);
   }
 
-  #onCame(came: readonly LineNews[]): void {
-    for (const news of came) {
-      if (news.type === "text") this.out?.onText(news.text);
-      else if (news.type === "message") this.out?.onMessage(news.bytes);
-      else this.out?.onEnded(news.why);
+  #onReceived(events: readonly LineEvent[]): void {
+    for (const event of events) {
+      if (event.type === "text") this.out?.onText(event.text);
+      else if (event.type === "message") this.out?.onMessage(event.bytes);
+      else this.out?.onEnded(event.why);
     }
     if (this.out) this.#post({ type: "taken" });
   }

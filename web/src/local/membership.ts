@@ -8,16 +8,16 @@ import type { Pose } from "../math.ts";
 import type { TransportChoice, TransportName } from "../messages.ts";
 import { type Line, type LineOut, openLine } from "./line.ts";
 
-/** What is wished: the server grants what the link permits. */
-const ROLE = "host";
-/** That it hears others is said again after so much silence, in microseconds: another server may own the room since. */
-const REPEAT = 2_000_000;
-/** A packet's number, and no packet. */
+/** The role that the page asks for; the server grants what the link permits. */
+const REQUESTED_ROLE = "host";
+/** After this silence, in microseconds, the member says again that it hears others: another server may own the room since. */
+const SILENCE_INTERVAL_US = 2_000_000;
+/** A voice message without Opus: a packet's number alone. */
 const SILENCE = new Uint8Array(4);
-/** How long the server may take for its answer to the hello. */
-const ANSWER_MS = 6_000;
-/** Where nothing is due earlier, the replica is asked again after this. */
-const IDLE_MS = 1_000;
+/** Timeout of the server's answer to the hello. Guess. */
+const ANSWER_TIMEOUT_MS = 6_000;
+/** Maximum interval between two calls of the replica. Guess. */
+const MAX_IDLE_MS = 1_000;
 
 export interface MembershipOptions {
   origin: string;
@@ -27,7 +27,7 @@ export interface MembershipOptions {
   transport: TransportChoice;
   room: string;
   name: string;
-  /** By which it claims its seat over another connection, or on another server: 16 random bytes. */
+  /** Proves the right to a seat over another connection, or on another server: 16 random bytes. */
   seat: Uint8Array;
   /** Red, green, blue: 0 to 255. */
   colour: readonly [number, number, number];
@@ -36,7 +36,7 @@ export interface MembershipOptions {
 export interface Body {
   member: number;
   head: Pose;
-  /** Left and right, where they are there. */
+  /** The left and the right hand, as far as they are tracked. */
   hands: Pose[];
 }
 
@@ -51,7 +51,7 @@ export interface MembershipOut {
   onNews(news: RoomNews): void;
   /** Somebody's voice, without the message's first byte. */
   onHeard(message: Uint8Array): void;
-  /** The membership has ended, and why. */
+  /** The membership has ended. */
   onEnded(why: string, goodbye: Goodbye | null): void;
 }
 
@@ -61,7 +61,7 @@ export interface Goodbye {
   again: boolean;
 }
 
-/** Joins the room. Throws the reason where that does not succeed. */
+/** Joins the room. Throws when that does not succeed. */
 export async function join(options: MembershipOptions, out: MembershipOut): Promise<Membership> {
   await initCore({ module_or_path: new URL("core.wasm", document.baseURI) });
   const { line, certificate, why } = await openLine(options);
@@ -71,7 +71,7 @@ export async function join(options: MembershipOptions, out: MembershipOut): Prom
     const member = new RoomMember(now(), options.token, line.challenge, nonce, certificate);
     line.sendText(member.hello(navigator.userAgent));
     member.on_answer(await answer.text);
-    line.send(member.join(options.room, ROLE, options.name, new Uint8Array(options.colour), options.seat), "stream");
+    line.send(member.join(options.room, REQUESTED_ROLE, options.name, new Uint8Array(options.colour), options.seat), "stream");
     return new Membership(line, why, member, out);
   } catch (error) {
     line.close();
@@ -79,7 +79,7 @@ export async function join(options: MembershipOptions, out: MembershipOut): Prom
   }
 }
 
-/** The server's answer to the hello, before the room speaks. */
+/** The server's answer to the hello, before the room's first message. */
 class Answer implements LineOut {
   readonly text: Promise<string>;
   #take: (text: string) => void = () => undefined;
@@ -89,7 +89,7 @@ class Answer implements LineOut {
     this.text = new Promise((take, fail) => {
       [this.#take, this.#fail] = [take, fail];
     });
-    AbortSignal.timeout(ANSWER_MS).addEventListener("abort", () => this.onEnded("no answer comes back"));
+    AbortSignal.timeout(ANSWER_TIMEOUT_MS).addEventListener("abort", () => this.onEnded("no answer in time"));
     line.out = this;
   }
 
@@ -108,7 +108,7 @@ class Answer implements LineOut {
 
 export class Membership implements LineOut {
   readonly #line: Line;
-  /** Why this transport; empty where there is nothing to say. */
+  /** The reason for the transport, or "" when it is the first choice. */
   readonly why: string;
   readonly #member: RoomMember;
   readonly #out: MembershipOut;
@@ -159,7 +159,7 @@ export class Membership implements LineOut {
     if (!this.#ended) this.#member.set_body(poseNumbers(head), numbers(hands.left), numbers(hands.right));
   }
 
-  /** Where an object is that this member holds. */
+  /** Moves an object that this member holds. */
   setObject(object: number, pose: Pose): void {
     if (!this.#ended) this.#member.set_object(object, poseNumbers(pose));
   }
@@ -193,9 +193,9 @@ export class Membership implements LineOut {
     for (let bytes = this.#member.poll_transmit(now()); bytes; bytes = this.#member.poll_transmit(now())) {
       this.#line.send(bytes, this.#member.may_be_lost(bytes) ? "datagram" : "stream");
     }
-    if (now() - this.#saidAt >= REPEAT) this.say(SILENCE);
+    if (now() - this.#saidAt >= SILENCE_INTERVAL_US) this.say(SILENCE);
     const wait = (this.#member.next_timeout() - now()) / 1_000;
-    this.#timer = setTimeout(() => this.pump(), Math.min(IDLE_MS, Math.max(wait, 1)));
+    this.#timer = setTimeout(() => this.pump(), Math.min(MAX_IDLE_MS, Math.max(wait, 1)));
   }
 
   close(): void {
@@ -206,7 +206,7 @@ export class Membership implements LineOut {
     this.#member.free();
   }
 
-  /** In place of the room's first message the server says in words why there is none. */
+  /** The server sends its reason as text when it refuses the membership. */
   onText(text: string): void {
     this.onEnded(this.#member.refusal(text));
   }
@@ -222,7 +222,7 @@ export class Membership implements LineOut {
       const news = JSON.parse(json) as RoomNews;
       if (news.type === "goodbye") return this.onEnded(news.words, news);
       this.#out.onNews(news);
-      // Whoever hears of it may have closed this.
+      // The recipient may have closed this membership.
       if (this.#ended) return;
     }
     this.pump();

@@ -1,13 +1,13 @@
-// When a page that is not in its room tries to join it once more.
+// The pauses of a page that tries to join its room again.
 
-/** The first pause at most, doubled with each further one up to the second value: a connection that broke for a moment is back soon, and a server
- *  that is gone for longer is not flooded. */
-const FIRST_MS = 500;
-const LAST_MS = 8_000;
+/** Upper bound of the first pause. It doubles with each further one: a short interruption is over soon. Guess. */
+const MIN_BOUND_MS = 500;
+/** Maximum of the upper bound: a server that is gone for longer is not flooded. Guess. */
+const MAX_BOUND_MS = 8_000;
 
 export class Pauses {
   readonly #random: () => number;
-  /** How many there were. */
+  /** Number of pauses so far. */
   count = 0;
 
   /** `random`: from 0 to below 1. */
@@ -15,10 +15,10 @@ export class Pauses {
     this.#random = random;
   }
 
-  /** In milliseconds. One half is random, so that pages that lost their room together do not all come together. */
+  /** Returns the next pause in milliseconds. One half is random, so that pages that lost their room together do not all come together. */
   next(): number {
-    const most = Math.min(LAST_MS, FIRST_MS * 2 ** this.count);
+    const bound = Math.min(MAX_BOUND_MS, MIN_BOUND_MS * 2 ** this.count);
     this.count += 1;
-    return most * (0.5 + 0.5 * this.#random());
+    return bound * (0.5 + 0.5 * this.#random());
   }
 }

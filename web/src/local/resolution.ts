@@ -1,23 +1,25 @@
-// How many of its pixels a page renders: fewer where its pictures come too slowly, and the browser enlarges them.
+// Chooses how many of its pixels a page renders: fewer when its pictures come too slowly, which the browser then enlarges.
 
-/** Below the first number of pictures a second fewer pixels are rendered, above the second more again. Guess: motion looks even from about 24 on.
- *  Twice as many pixels take at most twice as long, so that with more than twice that number they are not too many. */
-const TOO_FEW = 24;
-const ENOUGH = 50;
-/** A step halves the pixels. The last one leaves an eighth: a name next to the user can still be read. */
+/** Frame rate below which fewer pixels are rendered. Guess: motion looks even from about 24 pictures a second on. */
+const MIN_FRAME_RATE = 24;
+/** Frame rate above which more pixels are rendered again. Twice as many pixels take at most twice as long, so it is over twice the minimum. */
+const SPARE_FRAME_RATE = 50;
+/** Scale of each side in a step, which halves the pixels. */
 const STEP = Math.SQRT1_2;
-const LEAST = STEP ** 3;
-/** Pictures are counted for this long, in seconds, and have to be too few so many times in a row: once is a shader that is compiled. */
-const COUNTED = 1;
-const IN_A_ROW = 2;
-/** A longer interval, in seconds, is a page that was not seen. */
-const PAUSE = 10;
-/** More pixels are tried after this long at one size, in seconds. Guess: a machine that has time for a moment may have none in the next. */
-const PATIENCE = 5;
-/** How long fewer pixels are not tried again, in seconds, where they were no use. Guess. */
-const USELESS = 60;
-/** Where the fewest pixels make pictures come no faster than all by this factor, something else is slow, and all are rendered. Guess. */
-const WORTH = 1.25;
+/** Minimum scale of each side: an eighth of the pixels. A name next to the user can still be read. */
+const MIN_SCALE = STEP ** 3;
+/** Period over which pictures are counted, in seconds. */
+const COUNT_SECONDS = 1;
+/** Slow periods in a row after which fewer pixels are rendered: a single one is a shader that is compiled. */
+const MAX_SLOW_PERIODS = 2;
+/** A longer interval between pictures, in seconds, means that the page was not seen. */
+const MAX_INTERVAL_SECONDS = 10;
+/** Seconds at one scale before more pixels are tried. Guess: a machine that has time for a moment may have none in the next. */
+const MIN_SCALE_SECONDS = 5;
+/** Seconds for which fewer pixels are not tried again after they did not help. Guess. */
+const USELESS_SECONDS = 60;
+/** Minimum gain in frame rate by which the fewest pixels help. With less, something else is slow. Guess. */
+const MIN_GAIN = 1.25;
 
 export class Resolution {
   #scale = 1;
@@ -27,7 +29,7 @@ export class Resolution {
   #slow = 0;
   /** Seconds at this scale. */
   #since = 0;
-  /** Fewer pixels are no use for so many seconds. */
+  /** Seconds for which fewer pixels are not tried. */
   #useless = 0;
 
   /** Share of each side. */
@@ -35,15 +37,15 @@ export class Resolution {
     return this.#scale;
   }
 
-  /** A picture was rendered, so many seconds after the one before. */
+  /** A picture was rendered, this many seconds after the previous one. */
   onPicture(seconds: number): void {
-    if (seconds > PAUSE) {
+    if (seconds > MAX_INTERVAL_SECONDS) {
       this.#counted = { pictures: 0, seconds: 0 };
       return;
     }
     this.#counted.pictures += 1;
     this.#counted.seconds += seconds;
-    if (this.#counted.seconds < COUNTED) return;
+    if (this.#counted.seconds < COUNT_SECONDS) return;
     this.#decide(this.#counted.pictures / this.#counted.seconds, this.#counted.seconds);
     this.#counted = { pictures: 0, seconds: 0 };
   }
@@ -51,25 +53,25 @@ export class Resolution {
   #decide(rate: number, passed: number): void {
     this.#since += passed;
     this.#useless = Math.max(0, this.#useless - passed);
-    this.#slow = rate < TOO_FEW ? this.#slow + 1 : 0;
-    if (this.#slow >= IN_A_ROW) this.#lower(rate);
-    else if (rate > ENOUGH && this.#scale < 1 && this.#since >= PATIENCE) this.#set(this.#scale / STEP);
+    this.#slow = rate < MIN_FRAME_RATE ? this.#slow + 1 : 0;
+    if (this.#slow >= MAX_SLOW_PERIODS) this.#lower(rate);
+    else if (rate > SPARE_FRAME_RATE && this.#scale < 1 && this.#since >= MIN_SCALE_SECONDS) this.#set(this.#scale / STEP);
   }
 
   #lower(rate: number): void {
-    if (this.#scale > LEAST) {
+    if (this.#scale > MIN_SCALE) {
       if (this.#useless > 0) return;
       if (this.#scale === 1) this.#before = rate;
       this.#set(this.#scale * STEP);
-    } else if (rate < WORTH * this.#before) {
-      this.#useless = USELESS;
+    } else if (rate < MIN_GAIN * this.#before) {
+      this.#useless = USELESS_SECONDS;
       this.#set(1);
     }
   }
 
   #set(scale: number): void {
     // Steps up and down end at the same sizes, but for rounding.
-    this.#scale = scale > 0.99 ? 1 : scale < LEAST + 0.01 ? LEAST : scale;
+    this.#scale = scale > 0.99 ? 1 : scale < MIN_SCALE + 0.01 ? MIN_SCALE : scale;
     this.#since = 0;
     this.#slow = 0;
   }

@@ -13,19 +13,22 @@ import type { Target, User } from "./interaction.ts";
 import type { Body, RoomObject } from "./membership.ts";
 import { Resolution } from "./resolution.ts";
 
-/** Height of the view in radians, as the server's pictures have it. */
-const VIEW_HEIGHT_DEGREES = 65;
-/** Metres from the eyes to what is drawn. */
-const NEAR = 0.05;
-const FAR = 900;
-/** Objects farther away, in metres, cannot be reached. */
-const REACH = 14;
-/** Margin around objects when pointing at them, in metres, and how much those that a hand points at shine: the server's. */
+/** Vertical field of view in degrees, as in the server's pictures. */
+const VERTICAL_FOV_DEGREES = 65;
+/** Distance of the near plane in metres. */
+const NEAR_PLANE = 0.05;
+/** Distance of the far plane in metres. */
+const FAR_PLANE = 900;
+/** Maximum distance in metres at which an object can be reached. */
+const MAX_REACH = 14;
+/** Margin around objects when pointing at them, in metres: the server's. */
 const AIM_MARGIN = 0.06;
+/** Glow of objects that a hand points at: the server's. */
 const POINTED_GLOW = 0.28;
-/** three.js divides light by π; the server compresses strong light, which is about this share of the sun's. */
-const DOME = Math.PI;
-const SUN = 0.55 * Math.PI;
+/** Intensity of the dome's light: three.js divides light by π. */
+const DOME_INTENSITY = Math.PI;
+/** Intensity of the sun. The server compresses strong light to about this share. */
+const SUN_INTENSITY = 0.55 * Math.PI;
 
 /** How the server lights what moves: linear light, and the air's display colour. */
 interface Light {
@@ -51,9 +54,9 @@ export interface Picture {
 export class LocalScene {
   readonly #renderer: WebGLRenderer;
   readonly #scene = new Scene();
-  readonly #camera = new PerspectiveCamera(VIEW_HEIGHT_DEGREES, 16 / 9, NEAR, FAR);
+  readonly #camera = new PerspectiveCamera(VERTICAL_FOV_DEGREES, 16 / 9, NEAR_PLANE, FAR_PLANE);
   /** A headset's eyes; three.js puts them where they are. */
-  readonly #eyes = new PerspectiveCamera(VIEW_HEIGHT_DEGREES, 1, NEAR, FAR);
+  readonly #eyes = new PerspectiveCamera(VERTICAL_FOV_DEGREES, 1, NEAR_PLANE, FAR_PLANE);
   /** The user's own hands, which only a headset has. */
   #hands: Mesh[] = [];
   readonly #objects = new Map<number, Object3D>();
@@ -150,14 +153,14 @@ export class LocalScene {
   pick(ray: Pose, objects: readonly RoomObject[]): Target | null {
     const direction = new Vector3(0, 0, -1).applyQuaternion(new Quaternion(...ray.orientation));
     this.#raycaster.set(new Vector3(...ray.position), direction);
-    this.#raycaster.far = REACH;
+    this.#raycaster.far = MAX_REACH;
     let nearest: Target | null = null;
     for (const { object, owner } of objects) {
       const node = this.#objects.get(object);
       if (!node?.visible || owner !== 0) continue;
       const size = new Box3().setFromObject(node).getSize(new Vector3());
       const distance = this.#distance(node, Math.min(...size) / 2);
-      if (distance < (nearest?.distance ?? REACH)) nearest = { object, distance, reach: Math.max(...size) / 2 };
+      if (distance < (nearest?.distance ?? MAX_REACH)) nearest = { object, distance, reach: Math.max(...size) / 2 };
     }
     return nearest;
   }
@@ -168,7 +171,7 @@ export class LocalScene {
     return node ? { position: node.position.toArray(), orientation: node.quaternion.toArray() } : null;
   }
 
-  /** Who is there. Whoever else is seen gets a body when its place is known; this user has hands alone. */
+  /** The members of the room. Others get a body once their pose is known; this user has only hands. */
   setPeople(people: readonly RoomPerson[], you: number): void {
     const own = people.find(({ id }) => id === you);
     if (own && this.#hands.length === 0) {
@@ -213,9 +216,9 @@ export class LocalScene {
 
   #light({ sun, sky, ground, fog }: Partial<Light>): void {
     if (!sun || !sky || !ground || !fog) return;
-    const direct = new DirectionalLight(new Color(...sun.light), SUN);
+    const direct = new DirectionalLight(new Color(...sun.light), SUN_INTENSITY);
     direct.position.set(...sun.towards).multiplyScalar(100);
-    const dome = new HemisphereLight(new Color(...sky), new Color(...ground), DOME);
+    const dome = new HemisphereLight(new Color(...sky), new Color(...ground), DOME_INTENSITY);
     this.#scene.add(direct, dome);
     const air = new Color().setRGB(...fog.colour, SRGBColorSpace);
     this.#scene.fog = new FogExp2(air, fog.density);

@@ -1,0 +1,4 @@
+//! All integration tests of this crate, in one binary: each links everything that the crate uses.
+
+mod link;
+mod live;

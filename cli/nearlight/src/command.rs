@@ -1,0 +1,111 @@
+//! The command line of `nearlight`.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::companion::{Companion, CompanionArguments};
+use crate::experiment::Experiment;
+#[cfg(target_os = "linux")]
+use crate::program;
+use crate::terminal::{CommandLine, DEFAULT_LOG_FILTER, QUIET_LOG_FILTER};
+use crate::{doctor, front, hook, serve, view};
+
+/// Rendered far away, felt near by.
+#[derive(Debug, Parser)]
+#[command(name = "nearlight", version, long_about = None)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a page with an interactive 3D world and print the link to it
+    Serve(Box<serve::ServeArguments>),
+    /// Send clients to the server of a fleet that has a place for them
+    Front(Box<front::FrontArguments>),
+    /// Run a program that draws by OpenGL or Vulkan, and stream its window from within the program
+    Hook(Box<hook::HookArguments>),
+    /// Show a stream in a window, or measure it without one
+    View(Box<view::ViewArguments>),
+    /// Check what this machine can do, and what to install or change
+    Doctor(doctor::DoctorArguments),
+    /// Run a command, or a shell, behind an emulated link
+    Link(CompanionArguments),
+    /// Run experiments in virtual time, and list plans, rate controllers and redundancy policies
+    Lab(CompanionArguments),
+    /// Send a crowd of synthetic members into a server's rooms, and report what they notice
+    Swarm(CompanionArguments),
+    /// Simulate headsets in an 802.11ax cell in virtual time
+    Wifi(CompanionArguments),
+    /// Analyse a packet capture of a stream: contents, frame timing, effects of the network
+    Analyze(CompanionArguments),
+    /// Load Hera's congestion control into the kernel, for any TCP connection of this machine (Linux, root)
+    Kernel(CompanionArguments),
+    /// What a served program runs under
+    #[cfg(target_os = "linux")]
+    #[command(name = program::SUPERVISOR, hide = true)]
+    ProgramSupervisor,
+}
+
+impl CommandLine for Arguments {
+    fn default_log_filter(&self) -> &'static str {
+        match &self.command {
+            Command::Serve(serve) if serve.is_quiet() => QUIET_LOG_FILTER,
+            Command::Front(front) if front.is_quiet() => QUIET_LOG_FILTER,
+            _ => DEFAULT_LOG_FILTER,
+        }
+    }
+
+    fn starts_other_programs(&self) -> bool {
+        matches!(self.command, Command::Link(_))
+    }
+
+    fn run(self) -> anyhow::Result<ExitCode> {
+        // A companion parses the whole command line again, its own command's name included.
+        let lab = || Companion::Lab.take_over(std::env::args_os().skip(1));
+        match self.command {
+            Command::Serve(serve) if serve.experiment.is_given() => lab(),
+            Command::Serve(serve) => serve::run(*serve, Experiment::none()),
+            Command::Front(front) => front::run(*front),
+            Command::Hook(hook) => hook::run(*hook),
+            Command::View(view) if view.experiment.is_given() => lab(),
+            Command::View(view) => view::run(*view, Experiment::none()),
+            Command::Doctor(doctor) => doctor::run(&doctor),
+            Command::Link(_) | Command::Lab(_) | Command::Swarm(_) | Command::Wifi(_) | Command::Analyze(_) => lab(),
+            Command::Kernel(kernel) => Companion::Kernel.take_over(kernel.arguments),
+            #[cfg(target_os = "linux")]
+            Command::ProgramSupervisor => Ok(program::supervise()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::one_line;
+
+    #[test]
+    fn wrong_arguments_are_reported_in_one_line() {
+        for line in ["nearlight serve --port x", "nearlight view", "nearlight nothing"] {
+            let words = Arguments::try_parse_from(line.split(' ')).expect_err(line).to_string();
+            let reported = one_line(&words);
+            assert!(words.lines().count() > 1 && !reported.contains('\n'), "{reported}");
+            assert!(!reported.starts_with("error") && !reported.contains("try '--help'"), "{reported}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_companions_are_not_looked_at() {
+        for line in ["nearlight lab run --help", "nearlight link --rate 10mbit -- sh -c ls", "nearlight kernel"] {
+            Arguments::try_parse_from(line.split(' ')).expect(line);
+        }
+    }
+
+    #[test]
+    fn help_fits_one_screen() {
+        let help = Arguments::try_parse_from(["nearlight", "--help"]).expect_err("help").to_string();
+        assert!(help.lines().count() <= 24 && help.lines().all(|line| line.len() <= 120), "{help}");
+    }
+}

@@ -1,0 +1,116 @@
+//! `nearlight front`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use nearlight_net::{Clock, Token};
+use nearlight_rooms::Role;
+use nearlight_server::{BoundFront, FrontOptions};
+
+use crate::announcement::{Announcement, Style};
+use crate::sandbox::SandboxNeeds;
+use crate::serve::stop_signal;
+use crate::{fleet, parse, sandbox};
+
+/// The role of users without a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PublicRole {
+    Guest,
+    Spectator,
+}
+
+/// How a front chooses among servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ServerChoice {
+    LeastLoaded,
+    Nearest,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FrontArguments {
+    /// The NATS server of the servers that take the clients: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT
+    #[arg(long, value_name = "URL", env = "NEARLIGHT_NATS", hide_env_values = true)]
+    nats: String,
+    /// The servers' pairing token: start them with the same one
+    #[arg(long, env = "NEARLIGHT_TOKEN", hide_env_values = true)]
+    token: Token,
+    /// Give links of this role to everybody who asks, also without a token
+    #[arg(long, value_name = "ROLE")]
+    everybody: Option<PublicRole>,
+    /// Where browsers go if their room is nowhere yet: to the server with the least load, or to the nearest by the round trip that they measure
+    #[arg(long, value_name = "WHICH", default_value = "least-loaded")]
+    choose: ServerChoice,
+    /// Port (TCP); 0 picks a free one
+    #[arg(long, default_value_t = 8443)]
+    port: u16,
+    /// Address to listen on [default: all addresses]
+    #[arg(long)]
+    address: Option<IpAddr>,
+    /// Additional host name of this front, such as one in your DNS. Requests for other names than this machine's and the
+    /// certificate's are refused; repeatable
+    #[arg(long = "host", value_name = "NAME", value_parser = parse::host)]
+    hosts: Vec<String>,
+    /// PEM file with a certificate chain that browsers trust [default: a self-signed certificate]
+    #[arg(long, requires = "key")]
+    cert: Option<PathBuf>,
+    /// PEM file with the private key of --cert
+    #[arg(long, requires = "cert")]
+    key: Option<PathBuf>,
+    /// Drop capabilities, access to most of the file system and unneeded system calls (Linux): on or off
+    #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    sandbox: bool,
+    /// Print one JSON object with links and port once clients can connect
+    #[arg(long)]
+    json: bool,
+    /// Print only the links, one per line; write only warnings and errors to standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl FrontArguments {
+    /// Nothing but the link is wanted; see [`Style`].
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+}
+
+pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(fleet::IS_BUILT, "This build has no front, because it has no NATS. {}.", fleet::HOW_TO_BUILD);
+    let FrontArguments { nats, token, everybody, choose, port, address, hosts, cert, key, sandbox, json, quiet } =
+        arguments;
+    let nearest = choose == ServerChoice::Nearest;
+    let certificate = cert.zip(key);
+    let reads = certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]).collect();
+    let needs = SandboxNeeds { reads, writes: Vec::new(), lowest_port: port };
+    let restricted = if sandbox { sandbox::enter(&needs)? } else { "off (--sandbox off)".into() };
+    let everybody = everybody.map(|role| match role {
+        PublicRole::Guest => Role::Guest,
+        PublicRole::Spectator => Role::Spectator,
+    });
+    let options = FrontOptions { address, port, hosts, token, certificate, everybody, nearest };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
+    runtime.block_on(async {
+        tracing::info!("sandbox: {restricted}");
+        let directory = fleet::watch(&nats).await?;
+        let front = BoundFront::open(options, Clock::start())?;
+        let [mut hosts, guests, spectators] = Role::ALL.map(|role| front.links(role));
+        let announcement = Announcement {
+            local: hosts.remove(0),
+            others: hosts,
+            guests,
+            spectators,
+            ethernet: Vec::new(),
+            port: front.port(),
+            rtc_port: None,
+        };
+        let stop = stop_signal(true)?;
+        announcement.print(Style::new(json, quiet))?;
+        if !quiet {
+            eprintln!("Press Ctrl-C to stop.");
+        }
+        front.run(directory, stop).await;
+        Ok(ExitCode::SUCCESS)
+    })
+}

@@ -1,0 +1,45 @@
+//! The destination of log lines: standard error, or memory while they are held back so that a link is printed before them.
+
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Most bytes of log that are held back. Guess: many times what is logged during the start.
+const MAX_HELD_BYTES: usize = 64 << 10;
+
+static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+
+/// A writer of log lines; all of them write to the same place.
+#[derive(Debug)]
+pub(crate) struct Log;
+
+/// Keeps log lines from now on until [`release`].
+pub(crate) fn hold() {
+    *held() = Some(Vec::new());
+}
+
+/// Writes the held lines, and from now on every line at once.
+pub(crate) fn release() {
+    let kept = held().take();
+    if let Some(lines) = kept {
+        let _ = io::stderr().write_all(&lines);
+    }
+}
+
+fn held() -> MutexGuard<'static, Option<Vec<u8>>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(lines) = held().as_mut().filter(|lines| lines.len() + bytes.len() <= MAX_HELD_BYTES) {
+            lines.extend_from_slice(bytes);
+            return Ok(bytes.len());
+        }
+        release();
+        io::stderr().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}

@@ -1,0 +1,107 @@
+//! Parsers of quantities on the command line.
+
+use nearlight_codec::{MAX_SIDE, MIN_SIDE};
+use nearlight_server::PictureSize;
+use nearlight_units::{Bitrate, Span};
+
+/// `25mbps`, `25mbit`, `800kbps`, or a plain number of megabits per second.
+pub fn bitrate(text: &str) -> Result<Bitrate, String> {
+    let lower = text.to_ascii_lowercase();
+    let split = lower.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(lower.len());
+    let (number, unit) = lower.split_at(split);
+    let factor = match unit.trim() {
+        "" | "m" | "mbps" | "mbit" => 1e6,
+        "k" | "kbps" | "kbit" => 1e3,
+        "g" | "gbps" | "gbit" => 1e9,
+        _ => return Err(format!("`{text}` is no rate: write it as 25mbps or 800kbps")),
+    };
+    match number.trim().parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(Bitrate::from_bps((value * factor) as u64)),
+        _ => Err(format!("`{text}` is no rate: write it as 25mbps or 800kbps")),
+    }
+}
+
+/// `1280x720`, or `auto`.
+pub fn picture_size(text: &str) -> Result<PictureSize, String> {
+    if text == "auto" {
+        return Ok(PictureSize::Auto);
+    }
+    let fits = |side: &u16| side.is_multiple_of(2) && (MIN_SIDE..=MAX_SIDE).contains(side);
+    let side = |text: &str| text.parse::<u16>().ok().filter(fits);
+    let sides = text.split_once('x').and_then(|(width, height)| Some((side(width)?, side(height)?)));
+    sides.map(|(width, height)| PictureSize::Fixed { width, height }).ok_or_else(|| {
+        format!("`{text}` is no size: write auto or such as 1280x720, even numbers from {MIN_SIDE} to {MAX_SIDE}")
+    })
+}
+
+/// `world.example`, or an address.
+pub fn host(text: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    if text.parse::<std::net::IpAddr>().is_ok() || text.len() <= 253 && text.split('.').all(is_label) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err(format!("`{text}` is no host: write a name such as world.example, or an address, without scheme and port"))
+}
+
+/// `8`: at least one.
+pub fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(format!("`{text}` is no count: write a number from 1")),
+    }
+}
+
+/// `60`, or `auto`.
+pub fn fps(text: &str) -> Result<Option<u16>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    match text.parse() {
+        Ok(fps) if (1..=240).contains(&fps) => Ok(Some(fps)),
+        _ => Err(format!("`{text}` is no frame rate: write a number from 1 to 240, or auto")),
+    }
+}
+
+/// `on` or `off`.
+pub fn switch(text: &str) -> Result<bool, String> {
+    either(text, "on", "off")
+}
+
+/// `fitted` or `even`.
+pub fn captures(text: &str) -> Result<bool, String> {
+    either(text, "fitted", "even")
+}
+
+/// True for the first of the two.
+fn either(text: &str, yes: &str, no: &str) -> Result<bool, String> {
+    if text == yes || text == no { Ok(text == yes) } else { Err(format!("`{text}` is neither {yes} nor {no}")) }
+}
+
+/// `10` or `2.5`, in seconds.
+pub fn seconds(text: &str) -> Result<Span, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 1e6 => Ok(Span::from_secs_f64(seconds)),
+        _ => Err(format!("`{text}` is no length of time: write seconds, such as 10 or 2.5")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_as_people_write_them() {
+        assert_eq!(bitrate("25mbps"), Ok(Bitrate::from_mbps(25)));
+        assert_eq!(bitrate("1.5"), Ok(Bitrate::from_kbps(1_500)));
+        assert_eq!(bitrate("800 kbit"), Ok(Bitrate::from_kbps(800)));
+        assert!(["", "fast", "-3", "nan", "3 parsecs"].iter().all(|text| bitrate(text).is_err()));
+        assert_eq!(picture_size("1280x720"), Ok(PictureSize::Fixed { width: 1_280, height: 720 }));
+        assert!(["1281x720", "0x0", "64x14", "1280", "9000x9000"].iter().all(|text| picture_size(text).is_err()));
+        assert_eq!((count("8"), count("0").is_err(), count("many").is_err()), (Ok(8), true, true));
+        assert_eq!((fps("auto"), fps("72")), (Ok(None), Ok(Some(72))));
+        assert_eq!(seconds("2.5"), Ok(Span::from_millis(2_500)));
+        assert!(["0", "-1", "inf", "soon"].iter().all(|text| seconds(text).is_err()));
+    }
+}

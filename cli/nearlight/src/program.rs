@@ -1,0 +1,161 @@
+//! A program to serve: the options of `nearlight serve` that concern it, and the process that it runs under.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+#[cfg(target_os = "linux")]
+use nearlight_display::{Compositor, CpuShare, GamepadBackend, ProgramOptions, ProgramSource, Restart, Sandbox};
+use nearlight_server::{PictureSize, ServeOptions};
+
+/// The subcommand, hidden from users, that the program runs under.
+pub const SUPERVISOR: &str = "program-supervisor";
+
+/// Default size and frame rate: 720p60, which two processor cores encode beside a program that draws little.
+const DEFAULT_SIZE: (u16, u16) = (1_280, 720);
+/// Largest size up to which the program follows a viewer's window: OpenH264 takes 9 ms for a picture of 1080p, and more would be too slow for 60
+/// frames a second.
+const MAX_SIZE: (u16, u16) = (1_920, 1_080);
+const DEFAULT_FPS: u16 = 60;
+
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+#[command(next_help_heading = "A program's window")]
+pub(crate) struct ProgramArguments {
+    /// Program to serve, with its arguments, after `--`: it is started on an X display of its own
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["video", "test_card", "scene", "stereo"])]
+    command: Vec<OsString>,
+    /// Serve this existing X display, such as :1, with or without a program
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["video", "test_card", "scene", "stereo"])]
+    display: Option<String>,
+    /// What the program draws on: x11 (Xvfb), or sway for a program that needs Wayland, without capture of the pointer and without clipboard
+    #[arg(long, default_value = "x11", value_name = "x11|sway", requires = "command", conflicts_with = "display")]
+    compositor: Compositor,
+    /// When to start the program again that has ended: never (the server ends with it), on-failure or always
+    #[arg(long, default_value = "never", value_name = "WHEN", requires = "command")]
+    restart: Restart,
+    /// Files that the program sees: strict (the system's, read-only, and an empty home that disappears with it), home (its user's home
+    /// instead) or off (everything that its user can read). strict and home need bubblewrap
+    #[arg(long, default_value = "strict", value_name = "strict|home|off")]
+    program_sandbox: Sandbox,
+    /// Let the program use the network: on or off [default: off with --program-sandbox strict, else on]
+    #[arg(long, value_parser = crate::parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    program_network: Option<bool>,
+    /// User that the program runs as, if the server is started by root [default: nobody]
+    #[arg(long, value_name = "NAME")]
+    program_user: Option<String>,
+    /// How the program gets the gamepads of whoever has the controls: uinput (up to four, which takes root and /dev/uinput), file (one, by
+    /// /dev/fuse), off, or auto: the first that is possible here
+    #[arg(long, default_value = "auto", value_name = "auto|uinput|file|off")]
+    program_gamepads: GamepadBackend,
+    /// Let the program record the microphone of whoever has the controls, if ?microphone is in the address of that viewer's page: on or off
+    #[arg(long, default_value = "off", value_parser = crate::parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    microphone: bool,
+    /// Most processor time of the program, in per cent of all cores, such as 60%
+    #[arg(long, value_name = "PERCENT")]
+    cpu_share: Option<CpuShare>,
+}
+
+#[cfg(target_os = "linux")]
+impl ProgramArguments {
+    pub(crate) fn is_given(&self) -> bool {
+        !self.command.is_empty() || self.display.is_some()
+    }
+
+    /// Rejects options of a program that is not there, or of its sound.
+    pub(crate) fn reject_unused_options(&self, sound: bool) -> anyhow::Result<()> {
+        let given = [
+            (self.compositor != Compositor::X11, "--compositor"),
+            (self.restart != Restart::Never, "--restart"),
+            (self.program_sandbox != Sandbox::Strict, "--program-sandbox"),
+            (self.program_network.is_some(), "--program-network"),
+            (self.program_user.is_some(), "--program-user"),
+            (self.program_gamepads != GamepadBackend::Auto, "--program-gamepads"),
+            (self.cpu_share.is_some(), "--cpu-share"),
+            (self.microphone, "--microphone on"),
+        ];
+        if self.command.is_empty()
+            && let Some((_, option)) = given.into_iter().find(|(is_given, _)| *is_given)
+        {
+            anyhow::bail!(
+                "{option} applies to a program that the server starts: give one after `--`, or leave out {option}"
+            );
+        }
+        anyhow::ensure!(
+            !self.microphone || (sound && self.display.is_none()),
+            "--microphone on needs the sound server that programs get, which --sound off and --display leave out: leave out one of them"
+        );
+        let fenced = self.program_sandbox != Sandbox::Off && self.display.is_none();
+        anyhow::ensure!(
+            fenced || matches!(self.program_gamepads, GamepadBackend::Auto | GamepadBackend::Off),
+            "--program-gamepads needs a sandbox and a display of the program's own, which --program-sandbox off and --display leave out: \
+             leave out one of them"
+        );
+        Ok(())
+    }
+
+    /// Returns whether the program's display has a clipboard that viewers can share.
+    pub(crate) fn has_clipboard(&self) -> bool {
+        self.compositor == Compositor::X11
+    }
+
+    /// Starts the display. Starts no threads.
+    pub(crate) fn open(&self, size: PictureSize, fps: Option<u16>, sound: bool) -> anyhow::Result<Option<Program>> {
+        if !self.is_given() {
+            return Ok(None);
+        }
+        let (size, max_size) = match size {
+            PictureSize::Auto => (DEFAULT_SIZE, Some(MAX_SIZE)),
+            PictureSize::Fixed { width, height } => ((width, height), None),
+        };
+        let options = ProgramOptions {
+            command: self.command.clone(),
+            display: self.display.clone(),
+            compositor: self.compositor,
+            size,
+            max_size,
+            restart: self.restart,
+            sandbox: self.program_sandbox,
+            network: self.program_network.unwrap_or(self.program_sandbox != Sandbox::Strict),
+            user: self.program_user.clone(),
+            cpu_share: self.cpu_share,
+            gamepads: self.program_gamepads,
+            sound,
+            microphone: self.microphone,
+        };
+        let own = std::env::current_exe()?;
+        let fps = fps.unwrap_or(DEFAULT_FPS);
+        let source = ProgramSource::open(&options, fps, (&own, &[SUPERVISOR]))?;
+        Ok(Some(Program { source, fps }))
+    }
+}
+
+/// Starts a display as programs get one, and says what draws their OpenGL there.
+#[cfg(target_os = "linux")]
+pub(crate) fn graphics_of_own_display() -> anyhow::Result<String> {
+    let options = ProgramOptions::new(Vec::new(), (64, 64));
+    let source = ProgramSource::open(&options, DEFAULT_FPS, (&std::env::current_exe()?, &[SUPERVISOR]))?;
+    Ok(source.graphics().to_owned())
+}
+
+/// A program whose display is there.
+#[cfg(target_os = "linux")]
+pub(crate) struct Program {
+    pub(crate) source: ProgramSource,
+    fps: u16,
+}
+
+#[cfg(target_os = "linux")]
+impl Program {
+    /// Fills in what the owner has left open.
+    pub(crate) fn complete(&self, options: ServeOptions) -> ServeOptions {
+        let (width, height) = self.source.size();
+        ServeOptions { size: PictureSize::Fixed { width, height }, fps: Some(self.fps), ..options }
+    }
+}
+
+/// Runs the process that has the display and the program as children.
+#[cfg(target_os = "linux")]
+pub fn supervise() -> ExitCode {
+    nearlight_display::supervise()
+}

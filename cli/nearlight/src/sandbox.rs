@@ -1,0 +1,228 @@
+//! The privileges that a server drops before it opens its ports: capabilities, most of the file system, and system calls that it never needs.
+//!
+//! A server parses untrusted bytes with large libraries (QUIC, WebRTC, codecs, graphics drivers). If one of them is compromised, the attacker should
+//! find no more than the server needs. Three layers, each applied to the thread that starts all others:
+//!
+//! - No Linux capability is kept, except for binding a port below 1024 if one is requested. - Landlock: files outside of the system's folders and
+//! those named on the command line cannot be read; only devices, temporary files, the drivers' shader caches and the named output can be written. -
+//! seccomp: system calls that change the machine or inspect other processes fail with EPERM.
+//!
+//! Layers that the kernel does not support are skipped and reported.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+
+/// The requested operations that the sandbox must allow.
+#[derive(Debug, Default)]
+pub(crate) struct SandboxNeeds {
+    /// Files and folders named by the user, which may lie anywhere.
+    pub(crate) reads: Vec<PathBuf>,
+    /// Files named by the user, which exist.
+    pub(crate) writes: Vec<PathBuf>,
+    /// The lowest port to bind, 0 for any.
+    pub(crate) lowest_port: u16,
+}
+
+/// Folders of programs, libraries, drivers and their settings, without homes.
+#[cfg(target_os = "linux")]
+const SYSTEM_FOLDERS: [&str; 14] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/proc", "/sys", "/run", "/var/lib", "/nix",
+    "/snap",
+];
+/// Devices (graphics cards), temporary files, and the sockets of a desktop.
+#[cfg(target_os = "linux")]
+const WRITABLE_FOLDERS: [&str; 3] = ["/dev", "/tmp", "/var/tmp"];
+/// Below the home folder: what graphics drivers keep there.
+#[cfg(target_os = "linux")]
+const DRIVER_CACHES: [&str; 4] = [".cache/mesa_shader_cache", ".cache/mesa_shader_cache_db", ".cache/nvidia", ".nv"];
+/// Below the home folder: graphics drivers and layers that the user installed.
+#[cfg(target_os = "linux")]
+const DRIVER_SETTINGS: [&str; 3] = [".local/share/vulkan", ".config/vulkan", ".drirc"];
+/// Ports below it need a capability, unless the system says otherwise.
+#[cfg(target_os = "linux")]
+const FIRST_FREE_PORT: u16 = 1024;
+
+/// Gives up what `needs` does not name; call it before any thread is started. Returns a description of what is in force.
+#[cfg(target_os = "linux")]
+pub(crate) fn enter(needs: &SandboxNeeds) -> anyhow::Result<String> {
+    let capabilities = drop_capabilities(needs.lowest_port).context("cannot drop capabilities")?;
+    let files = restrict_files(needs).context("cannot restrict file access (Landlock)")?;
+    let calls = refuse_system_calls().context("cannot restrict system calls (seccomp)")?;
+    Ok(format!("{capabilities}; {files}; {calls}"))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn enter(_: &SandboxNeeds) -> anyhow::Result<String> {
+    Ok("this system has no sandbox that the server supports".into())
+}
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::iter_over_hash_type, reason = "capabilities are dropped in any order")]
+fn drop_capabilities(lowest_port: u16) -> anyhow::Result<&'static str> {
+    use caps::{CapSet, Capability, CapsHashSet};
+
+    let keeps_ports = (1..FIRST_FREE_PORT).contains(&lowest_port)
+        && caps::has_cap(None, CapSet::Permitted, Capability::CAP_NET_BIND_SERVICE)?;
+    let kept: CapsHashSet = keeps_ports.then_some(Capability::CAP_NET_BIND_SERVICE).into_iter().collect();
+    caps::clear(None, CapSet::Ambient)?;
+    if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
+        for capability in caps::read(None, CapSet::Bounding)? {
+            if !kept.contains(&capability) {
+                caps::drop(None, CapSet::Bounding, capability)?;
+            }
+        }
+    }
+    caps::set(None, CapSet::Effective, &kept)?;
+    caps::set(None, CapSet::Permitted, &kept)?;
+    caps::clear(None, CapSet::Inheritable)?;
+    Ok(if keeps_ports { "no capabilities but for low ports" } else { "no capabilities" })
+}
+
+/// Gives up the right to open sockets for raw frames, once the one that is needed is open. Call it before any thread is started.
+#[cfg(target_os = "linux")]
+pub(crate) fn give_up_raw_frames() -> anyhow::Result<()> {
+    for set in [caps::CapSet::Effective, caps::CapSet::Permitted] {
+        caps::drop(None, set, caps::Capability::CAP_NET_RAW).context("cannot drop CAP_NET_RAW")?;
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn give_up_raw_frames() -> anyhow::Result<()> {
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn restrict_files(needs: &SandboxNeeds) -> anyhow::Result<&'static str> {
+    use landlock::{
+        ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
+        RulesetStatus, path_beneath_rules,
+    };
+
+    let abi = ABI::V5;
+    let home = std::env::home_dir().unwrap_or_default();
+    let below_home = |names: &[&str]| names.iter().map(|name| home.join(name)).collect::<Vec<_>>();
+    let temporary = std::env::var_os("TMPDIR").map(PathBuf::from);
+    let desktop = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    // The library skips paths that do not exist.
+    let readable =
+        SYSTEM_FOLDERS.iter().map(PathBuf::from).chain(below_home(&DRIVER_SETTINGS)).chain(needs.reads.clone());
+    let writable = WRITABLE_FOLDERS.iter().map(PathBuf::from).chain(below_home(&DRIVER_CACHES));
+    let writable = writable.chain(temporary).chain(desktop).chain(needs.writes.clone());
+    let status = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(abi))?
+        .create()?
+        .add_rules(path_beneath_rules(readable, AccessFs::from_read(abi)))?
+        .add_rules(path_beneath_rules(writable, AccessFs::from_all(abi)))?
+        .restrict_self()?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => "files by Landlock",
+        RulesetStatus::PartiallyEnforced => "files by an older Landlock",
+        RulesetStatus::NotEnforced => "all files, since this kernel has no Landlock",
+    })
+}
+
+/// System calls that a server never makes and an intruder might.
+#[cfg(target_os = "linux")]
+const REFUSED_CALLS: [libc::c_long; 40] = [
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    // Mounts and namespaces.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_open_by_handle_at,
+    // The kernel.
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_syslog,
+    // Keys.
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    // The machine.
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+];
+
+#[cfg(target_os = "linux")]
+fn refuse_system_calls() -> anyhow::Result<String> {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+    let rules = REFUSED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?;
+    let program: BpfProgram = filter.try_into()?;
+    seccompiler::apply_filter(&program)?;
+    Ok(format!("{} system calls refused", REFUSED_CALLS.len()))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    /// A thread confines only itself, so the other tests are not affected.
+    #[test]
+    fn who_is_confined_reads_what_was_named_and_no_more() {
+        std::fs::read_dir("/").expect("everybody may list the root");
+        let folder = std::env::temp_dir();
+        let confined = std::thread::spawn(move || {
+            let needs = SandboxNeeds { reads: vec![folder.clone()], ..SandboxNeeds::default() };
+            let in_force = enter(&needs).expect("a sandbox");
+            let mode = seccomp_mode();
+            (
+                in_force,
+                std::fs::read_dir("/").map(drop),
+                std::fs::read_dir("/usr").map(drop),
+                std::fs::read_dir(folder).map(drop),
+                mode,
+            )
+        });
+        let (in_force, root, system, named, mode) = confined.join().expect("no panic");
+        assert!(in_force.starts_with("no capabilities; "), "{in_force}");
+        if !in_force.contains("no Landlock") {
+            assert_eq!(root.map_err(|error| error.kind()), Err(ErrorKind::PermissionDenied));
+        }
+        assert!(system.is_ok() && named.is_ok(), "{system:?} {named:?}");
+        assert_eq!(mode, "2", "system calls are filtered");
+        std::fs::read_dir("/").expect("the thread confined itself alone");
+    }
+
+    /// The calling thread's mode of seccomp.
+    fn seccomp_mode() -> String {
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("this thread");
+        let line = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+        line.expect("the kernel tells").trim().to_owned()
+    }
+}

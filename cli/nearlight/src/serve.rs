@@ -1,0 +1,457 @@
+//! `nearlight serve`.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use nearlight_codec::CodecKind;
+#[cfg(target_os = "linux")]
+use nearlight_display::ProgramSource;
+use nearlight_events::create_private_file;
+use nearlight_net::link_layer::HardwareAddress;
+use nearlight_net::{EthernetInterface, Token};
+use nearlight_rooms::Role;
+use nearlight_scene::{Backend, Conversion, SourceKind};
+use nearlight_server::{BoundServer, IceServer, PictureSize, ServeOptions, UnityMode, UnityOptions};
+use nearlight_session::pace::Mode;
+use nearlight_units::Bitrate;
+use nearlight_wire::RecoveryPolicy;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::announcement::{Announcement, Style};
+use crate::experiment::{Experiment, ServerExperiment};
+#[cfg(target_os = "linux")]
+use crate::program::ProgramArguments;
+use crate::sandbox::SandboxNeeds;
+use crate::{agones, fleet, log, memory, parse, sandbox};
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub struct ServeArguments {
+    /// Port for the page (TCP) and the media (UDP); 0 picks a free one
+    #[arg(long, default_value_t = 8090)]
+    port: u16,
+    /// Port for WebRTC (UDP) [default: the one after --port]
+    #[arg(long)]
+    rtc_port: Option<u16>,
+    /// STUN or TURN server for WebRTC clients whose network blocks both the UDP port and the page's TCP port: stun:HOST:PORT or
+    /// turn:NAME:PASSWORD@HOST:PORT?transport=tcp; repeatable
+    #[arg(long = "ice-server", value_name = "URL")]
+    ice_servers: Vec<IceServer>,
+    /// Address to listen on [default: all addresses]
+    #[arg(long)]
+    address: Option<IpAddr>,
+    /// Public address that forwards the same ports to this machine, such as a router's or a container host's; used in links and as a
+    /// WebRTC candidate; repeatable
+    #[arg(long = "announce", value_name = "ADDRESS")]
+    announced: Vec<IpAddr>,
+    /// Also serve clients of `nearlight view` over Ethernet frames on this interface, without IP (Linux; needs `CAP_NET_RAW` at
+    /// the start); repeatable
+    #[arg(long, value_name = "INTERFACE")]
+    ethernet: Vec<String>,
+    /// Over Ethernet, answer only these MAC addresses [default: all that know the token]
+    #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', requires = "ethernet")]
+    ethernet_allow: Option<Vec<HardwareAddress>>,
+    /// Additional host name of this server, such as one in your DNS. Requests for other names than this machine's and the
+    /// certificate's are refused; repeatable
+    #[arg(long = "host", value_name = "NAME", value_parser = parse::host)]
+    hosts: Vec<String>,
+    /// Pairing token of at least 16 characters [default: a new random one at each start]
+    #[arg(long, env = "NEARLIGHT_TOKEN", hide_env_values = true)]
+    token: Option<Token>,
+    /// PEM file with a certificate chain that browsers trust [default: a self-signed certificate]
+    #[arg(long, requires = "key")]
+    cert: Option<PathBuf>,
+    /// PEM file with the private key of --cert
+    #[arg(long, requires = "cert")]
+    key: Option<PathBuf>,
+    /// Serve a glTF scene (.glb) instead of the built-in world
+    #[arg(long, conflicts_with_all = ["video", "test_card"])]
+    scene: Option<PathBuf>,
+    /// Serve a video file in a loop (any format that the ffmpeg command decodes)
+    #[arg(long, conflicts_with = "test_card")]
+    video: Option<PathBuf>,
+    /// Serve a test card
+    #[arg(long)]
+    test_card: bool,
+    /// Graphics API: auto, vulkan or gl
+    #[arg(long, default_value = "auto")]
+    backend: Backend,
+    /// What converts pictures of the built-in world and of scenes for the encoder: shader (the last pass draws the encoder's planes),
+    /// processor, or auto: shader on a GPU, processor where that renders as well
+    #[arg(long, default_value = "auto")]
+    conversion: Conversion,
+    /// Picture size such as 1280x720; auto measures what this machine sustains, and for a program follows the viewer's window
+    #[arg(long, default_value = "auto", value_parser = parse::picture_size)]
+    size: PictureSize,
+    /// Frames per second; auto measures what this machine sustains
+    #[arg(long, default_value = "auto", value_parser = parse::fps)]
+    fps: Fps,
+    /// Send side-by-side stereo to screens as well, such as 3664x1920 for a headset that shows a flat stream. Headsets on the page
+    /// always get one square view per eye
+    #[arg(long)]
+    stereo: bool,
+    #[arg(long, default_value = "h264", help = format!("Preferred codec: {}", CodecKind::ALL.map(CodecKind::name).join(" or ")))]
+    codec: CodecKind,
+    /// Rate controller; `nearlight lab list` names all of them
+    #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
+    controller: String,
+    /// Redundancy policy (FEC): planner, planner:PERCENT (its upper limit), nebula, planner-as-nebula, escot-gop, webrtc,
+    /// fixed:PERCENT or none. Over WebRTC it needs a client that accepts FlexFEC [default: planner; none if --recovery never
+    /// requests retransmissions, which planner relies on]
+    #[arg(long, value_name = "POLICY")]
+    fec: Option<String>,
+    /// Loss recovery of clients. reference: request packets, then a frame predicted from one that they have decoded;
+    /// retransmission: packets, then a key frame; intra: a key frame at once, freezing until it arrives; openuvr[:FRAMES]: keep decoding damaged
+    /// pictures and request a key frame after each frame until one arrives, while the server ignores requests for FRAMES frames
+    /// (default 6) after a key frame. WebRTC clients recover in their own way, and over a WebSocket nothing is lost
+    #[arg(long, default_value = "reference", value_name = "POLICY")]
+    recovery: RecoveryPolicy,
+    /// Initial rate; with `--controller fixed` the constant rate. Rates are upper limits: simple pictures need fewer bits
+    #[arg(long, value_parser = parse::bitrate)]
+    rate: Option<Bitrate>,
+    /// Maximum rate, including redundancy [default: a quarter of a bit per pixel]
+    #[arg(long, value_parser = parse::bitrate)]
+    max_rate: Option<Bitrate>,
+    /// Minimum rate
+    #[arg(long, value_parser = parse::bitrate)]
+    min_rate: Option<Bitrate>,
+    /// Pacing mode: burst, interval[:5ms], spread or compressed
+    #[arg(long, default_value = "compressed")]
+    pacing: Mode,
+    /// Congestion control of the TCP connections that carry media, such as bbr or cubic (Linux) [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    tcp_control: Option<String>,
+    /// Capture times: fitted (aligned with a single client's inputs and display refreshes) or even (equally spaced)
+    #[arg(long, default_value = "fitted", value_parser = parse::captures, value_name = "fitted|even", action = clap::ArgAction::Set)]
+    captures: bool,
+    /// Encode each picture of a program, --video and --test-card once for all clients, in up to three layers of rate and size: on or off.
+    /// With off, and with other sources, each client has its own encoder
+    #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    shared_encodes: bool,
+    /// Maximum datagram size in bytes [default: what the transport allows]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(640..))]
+    datagram: Option<u16>,
+    /// Send sound to clients: on or off
+    #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    sound: bool,
+    /// Exchange clipboard text between the application and clients that allow it too: on or off
+    #[arg(long, default_value = "off", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    clipboard: bool,
+    /// Maximum number of simultaneous clients
+    #[arg(long, default_value = "8", value_parser = parse::count)]
+    pub max_clients: usize,
+    /// Maximum number of members of all rooms together; 0 for no rooms
+    #[arg(long, default_value_t = 256)]
+    max_members: usize,
+    /// Share all rooms with the other servers that speak to this NATS server: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT. Start
+    /// that one with -js
+    #[arg(long, value_name = "URL", env = "NEARLIGHT_NATS", hide_env_values = true)]
+    nats: Option<String>,
+    /// Be a game server of this fleet: tell it of readiness, health and taken places, and end when it says so. The port of Agones' SDK is
+    /// in `AGONES_SDK_HTTP_PORT`, or 9358
+    #[arg(long)]
+    fleet: Option<Fleet>,
+    /// Accept Unity Render Streaming's web clients, which have no token: anyone who can reach the port can view and control the scene.
+    /// In private mode, only one client can use each connection name
+    #[arg(long, value_name = "MODE", num_args = 0..=1, default_missing_value = "public")]
+    unity_render_streaming: Option<UnityMode>,
+    /// Require the token from Unity's clients, as ?token=TOKEN in the URL of their signalling
+    #[arg(long, requires = "unity_render_streaming")]
+    unity_token: bool,
+    /// Serve Unity's own web client at /unity/, from the package's folder `client`, which contains `public` and `src`
+    #[arg(long, requires = "unity_render_streaming", value_name = "FOLDER")]
+    unity_pages: Option<PathBuf>,
+    /// Write all events to this file as JSON lines
+    #[arg(long)]
+    events: Option<PathBuf>,
+    #[command(flatten)]
+    pub experiment: ServerExperiment,
+    /// Drop capabilities, access to most of the file system and unneeded system calls (Linux): on or off
+    #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    sandbox: bool,
+    #[cfg(target_os = "linux")]
+    #[command(flatten)]
+    program: ProgramArguments,
+    /// Print one JSON object with links and ports once clients can connect
+    #[arg(long)]
+    json: bool,
+    /// Print only the links, one per line; write only warnings and errors to standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// A system that starts and stops servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Fleet {
+    Agones,
+}
+
+/// Clap would treat a bare `Option` as an optional argument.
+type Fps = Option<u16>;
+
+impl ServeArguments {
+    fn options(self, experiment: Experiment) -> ServeOptions {
+        let source = match (self.video, self.test_card) {
+            #[cfg(target_os = "linux")]
+            _ if self.program.is_given() => SourceKind::Own,
+            (Some(file), _) => SourceKind::Video(file),
+            (None, true) => SourceKind::TestCard,
+            (None, false) => SourceKind::World { scene: self.scene },
+        };
+        let (token_needed, pages) = (self.unity_token, self.unity_pages);
+        let unity = self.unity_render_streaming.map(|mode| UnityOptions { mode, token_needed, pages });
+        ServeOptions {
+            address: self.address,
+            port: self.port,
+            rtc_port: self.rtc_port,
+            announced: self.announced,
+            hosts: self.hosts,
+            ice_servers: self.ice_servers,
+            token: self.token,
+            certificate: self.cert.zip(self.key),
+            source,
+            backend: self.backend,
+            conversion: self.conversion,
+            size: self.size,
+            fps: self.fps,
+            codec: self.codec,
+            controller: self.controller,
+            fec: self.fec.unwrap_or_else(|| usual_redundancy(self.recovery).to_owned()),
+            recovery: self.recovery,
+            start_rate: self.rate,
+            min_rate: self.min_rate,
+            max_rate: self.max_rate,
+            pacing: self.pacing,
+            tcp_control: self.tcp_control,
+            fitted_captures: self.captures,
+            shared_encodes: self.shared_encodes,
+            datagram: self.datagram,
+            encoders: experiment.encoders,
+            synchronous: false,
+            sound: self.sound,
+            clipboard: self.clipboard,
+            max_clients: self.max_clients,
+            max_members: self.max_members,
+            fleet: None,
+            stereo: self.stereo,
+            unity,
+            events: self.events,
+            emulated_paths: experiment.paths,
+        }
+    }
+}
+
+/// The default redundancy policy.
+const fn usual_redundancy(recovery: RecoveryPolicy) -> &'static str {
+    if recovery.requests_symbols() { "planner" } else { "none" }
+}
+
+impl ServeArguments {
+    /// Nothing but the link is wanted; see [`Style`].
+    pub const fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+}
+
+/// Serves until a signal, the program's end or the fleet ends it.
+///
+/// # Errors
+/// For people.
+pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<ExitCode> {
+    let (quiet, sandboxed) = (arguments.quiet, arguments.sandbox);
+    let style = Style::new(arguments.json, quiet);
+    let clock = experiment.clock;
+    let interfaces = open_interfaces(&arguments)?;
+    let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
+    validate(&arguments)?;
+    // The program runs outside the server's sandbox, in one of its own.
+    #[cfg(target_os = "linux")]
+    let program = arguments.program.open(arguments.size, arguments.fps, arguments.sound)?;
+    let (nats, owner) = (arguments.nats.clone(), arguments.fleet);
+    let capacity = [arguments.max_clients, arguments.max_members];
+    let options = arguments.options(experiment);
+    #[cfg(target_os = "linux")]
+    let (options, own) = match program {
+        Some(program) => (program.complete(options), Some(program.source)),
+        None => (options, None),
+    };
+    #[cfg(target_os = "linux")]
+    let ending = own.as_ref().map(ProgramSource::exit);
+    memory::return_freed_memory();
+    let unity = options.unity.clone();
+    // Threads inherit the restrictions of the one that starts them.
+    let sandbox = if sandboxed { sandbox::enter(&needs(&options)?)? } else { "off (--sandbox off)".into() };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
+    runtime.block_on(async {
+        // The link is not printed early for a file, which may be invalid, or as JSON: scripts expect that clients can connect at once. In all other
+        // cases, clients that open the link early wait.
+        let early = style != Style::Json && options.source.file().is_none();
+        // People and scripts read the link first; messages about the start follow it.
+        if style != Style::Json {
+            log::hold();
+        }
+        tracing::info!("sandbox: {sandbox}");
+        let carrier = match nats {
+            Some(url) => Some(fleet::join(&url).await?),
+            None => None,
+        };
+        let server = BoundServer::open(ServeOptions { fleet: carrier.clone(), ..options }, clock)?;
+        let server = server.with_ethernet(&interfaces, allowed.as_ref())?;
+        let announcer = carrier.map(|carrier| fleet::Announcer::new(carrier, clock, &server, capacity));
+        let announcement = announcement_of(&server);
+        let announce = || {
+            announcement.print(style)?;
+            log::release();
+            if let Some(unity) = &unity {
+                eprintln!("{}", unity_notice(unity));
+            }
+            anyhow::Ok(())
+        };
+        if early {
+            announce()?;
+        }
+        #[cfg(target_os = "linux")]
+        let server = match own {
+            Some(source) => server.start_with_source(Box::new(source))?,
+            None => server.start()?,
+        };
+        #[cfg(not(target_os = "linux"))]
+        let server = server.start()?;
+        let stop = stop_signal(quiet)?;
+        if !early {
+            announce()?;
+        }
+        if !quiet {
+            eprintln!("Source: {}\nStream: {}\n\nPress Ctrl-C to stop.", server.adapter(), server.format());
+        }
+        let on_renewal = |hash| {
+            if let Some(announcer) = &announcer {
+                announcer.on_renewal(hash);
+            }
+            if style == Style::Terminal {
+                eprintln!("\nThe server's certificate was renewed. New clients need a new link:");
+            }
+            if let Err(error) = announcement.renewed(hash).print(style) {
+                tracing::warn!(%error, "cannot print the new link");
+            }
+        };
+        let (observer, told) = (server.observer(), server.observer());
+        let stop = async {
+            let stop = async {
+                match owner {
+                    None => stop.await,
+                    Some(Fleet::Agones) => tokio::select! {
+                        () = stop => {}
+                        () = agones::serve(clock, capacity.iter().sum(), move || observer.places_taken()) => {}
+                    },
+                }
+            };
+            match &announcer {
+                None => stop.await,
+                Some(announcer) => tokio::select! {
+                    () = stop => announcer.withdraw(),
+                    () = announcer.run(&told) => {}
+                },
+            }
+        };
+        let ended = server.run(stop, on_renewal).await;
+        // When the program exits, the server exits too, with the status that follows from how it ended.
+        #[cfg(target_os = "linux")]
+        if let Some(ending) = ending.and_then(|ending| ending.get().copied()) {
+            eprintln!("nearlight: the program has ended with {ending}");
+            return Ok(ExitCode::from(ending.status()));
+        }
+        ended?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Opens the Ethernet interfaces. This needs a capability that the sandbox drops.
+fn open_interfaces(arguments: &ServeArguments) -> anyhow::Result<Vec<EthernetInterface>> {
+    let interfaces = arguments.ethernet.iter().map(|name| EthernetInterface::open(name));
+    interfaces.collect::<Result<Vec<_>, _>>().context("--ethernet")
+}
+
+/// Refuses, in words, what this build or the chosen compositor cannot do.
+fn validate(arguments: &ServeArguments) -> anyhow::Result<()> {
+    #[cfg(target_os = "linux")]
+    let is_own = arguments.program.is_given();
+    #[cfg(not(target_os = "linux"))]
+    let is_own = false;
+    anyhow::ensure!(
+        arguments.conversion == Conversion::Auto || !(is_own || arguments.test_card || arguments.video.is_some()),
+        "--conversion applies to the built-in world and to --scene: the processor converts the pictures of other sources; leave it out"
+    );
+    #[cfg(target_os = "linux")]
+    arguments.program.reject_unused_options(arguments.sound)?;
+    #[cfg(target_os = "linux")]
+    anyhow::ensure!(
+        !arguments.clipboard || arguments.program.has_clipboard(),
+        "--clipboard on: programs on sway share no clipboard with viewers; leave it out, or use --compositor x11"
+    );
+    anyhow::ensure!(
+        arguments.nats.is_none() || fleet::IS_BUILT,
+        "This build cannot share rooms with other servers. {}, or leave out --nats.",
+        fleet::HOW_TO_BUILD
+    );
+    Ok(())
+}
+
+/// Every link that leads to the server.
+fn announcement_of(server: &BoundServer) -> Announcement {
+    let (local, others) = (server.local_link(), server.other_links());
+    let ethernet = server.ethernet_links().to_vec();
+    let [guests, spectators] = [Role::Guest, Role::Spectator].map(|role| {
+        let links = std::iter::once(&local).chain(others.iter().filter(|link| **link != local));
+        links.map(|link| server.link_for(role, link)).collect()
+    });
+    let (port, rtc_port) = (server.port(), Some(server.rtc_port()));
+    Announcement { local, others, guests, spectators, ethernet, port, rtc_port }
+}
+
+/// Returns what the sandbox must allow.
+fn needs(options: &ServeOptions) -> anyhow::Result<SandboxNeeds> {
+    let pages = options.unity.as_ref().and_then(|unity| unity.pages.clone());
+    let certificate = options.certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]);
+    let reads = options.source.file().map(Path::to_owned).into_iter().chain(pages).chain(certificate).collect();
+    if let Some(events) = &options.events {
+        // The sandbox refers to it by its path, so it must exist.
+        create_private_file(events).with_context(|| format!("cannot write {}", events.display()))?;
+    }
+    let ports = [Some(options.port), options.rtc_port].into_iter().flatten().filter(|port| *port != 0);
+    Ok(SandboxNeeds {
+        reads,
+        writes: options.events.clone().into_iter().collect(),
+        lowest_port: ports.min().unwrap_or(0),
+    })
+}
+
+/// Explains what the owner has opened, in plain words.
+fn unity_notice(unity: &UnityOptions) -> String {
+    let who = if unity.token_needed {
+        "Unity Render Streaming's clients are accepted with ?token=TOKEN in their URL"
+    } else {
+        "WITHOUT A TOKEN, anyone who can reach this port with a client of Unity Render Streaming can view and control the scene"
+    };
+    format!("{who}. Their signalling is also accepted over plain HTTP from other machines; the media is encrypted.\n")
+}
+
+/// Completes with the first termination signal. From the call on, not only from the first poll, such a signal no longer ends the process by
+/// itself.
+pub(crate) fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        if !quiet {
+            eprintln!("nearlight: disconnecting all clients");
+        }
+    })
+}

@@ -1,0 +1,107 @@
+//! When feedback is due. What has not been reported a frame interval after it should have been waits in a queue that is at least this
+//! much longer, so the rate can fall before any packet shows it.
+
+use nearlight_units::{Bytes, PacketSeq, Span, Time};
+
+use super::parameters::Parameters;
+use crate::base_delay::BaseDelay;
+use crate::in_flight::InFlight;
+use crate::smoothed::smoothed;
+use crate::{Feedback, SentPacket};
+
+/// Follows packets in flight and the reports on them.
+#[derive(Debug)]
+pub(super) struct FeedbackClock {
+    in_flight: InFlight,
+    newest_sent: PacketSeq,
+    /// When the newest reported packet was sent, or the first packet after a pause.
+    reported_until: Time,
+    /// Times from a packet's departure to its report.
+    report_delays: BaseDelay,
+    min_report_delay: Option<Span>,
+    newest_report: Option<Time>,
+    /// The smoothed time between reports.
+    report_interval: Span,
+    /// When missing feedback last lengthened [`FeedbackClock::overdue`].
+    judged_at: Time,
+    overdue: Span,
+}
+
+impl FeedbackClock {
+    pub(super) fn new(parameters: &Parameters) -> Self {
+        Self {
+            in_flight: InFlight::default(),
+            newest_sent: PacketSeq(0),
+            reported_until: Time::ZERO,
+            report_delays: BaseDelay::new(parameters.memory),
+            min_report_delay: None,
+            newest_report: None,
+            report_interval: Span::ZERO,
+            judged_at: Time::ZERO,
+            overdue: Span::ZERO,
+        }
+    }
+
+    pub(super) fn on_packet_sent(&mut self, packet: &SentPacket) {
+        if self.in_flight.bytes() == Bytes::ZERO {
+            self.reported_until = self.reported_until.max(packet.sent_at);
+        }
+        self.newest_sent = packet.seq;
+        self.in_flight.on_packet_sent(packet);
+    }
+
+    /// Handles a report. Returns the bytes that it acknowledges.
+    pub(super) fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>, parameters: &Parameters) -> Bytes {
+        if let Some(before) = self.newest_report.replace(now) {
+            let since = now.saturating_since(before).min(parameters.max_report_interval);
+            self.report_interval = smoothed(Some(self.report_interval), since);
+        }
+        let newest = feedback.packets.iter().map(|report| (report.packet.seq, report.packet.sent_at)).max();
+        let Some((seq, sent_at)) = newest else { return Bytes::ZERO };
+        self.reported_until = self.reported_until.max(sent_at);
+        let delay = now.saturating_since(sent_at);
+        self.min_report_delay = Some(delay - self.report_delays.on_delay(now, delay));
+        self.overdue = Span::ZERO;
+        self.in_flight.on_reported(seq)
+    }
+
+    /// The shortest time from a departure to its report, of late.
+    pub(super) fn min_report_delay(&self) -> Option<Span> {
+        self.min_report_delay
+    }
+
+    /// The time by which feedback is late: the queue has grown by at least this.
+    pub(super) fn overdue(&self) -> Span {
+        self.overdue
+    }
+
+    /// When the next report is due, if packets take `delay` from their departure to their report. A report may be late by a frame interval,
+    /// or by the time between reports where that is longer.
+    fn expected_at(&self, delay: Span, frame_interval: Span) -> Time {
+        self.reported_until + delay + frame_interval.max(self.report_interval)
+    }
+
+    /// When missing feedback will say that the queue has grown by a frame interval. A queue that is known to be longer needs no proof.
+    pub(super) fn overdue_at(&self, delay: Span, frame_interval: Span) -> Option<Time> {
+        if self.in_flight.bytes() == Bytes::ZERO || self.overdue > frame_interval {
+            return None;
+        }
+        let due = self.expected_at(delay, frame_interval) + frame_interval;
+        Some(due.max(self.judged_at + frame_interval))
+    }
+
+    /// Takes missing feedback for a queue.
+    pub(super) fn on_overdue(&mut self, now: Time, delay: Span, frame_interval: Span) {
+        self.overdue = now.saturating_since(self.expected_at(delay, frame_interval));
+        self.judged_at = now;
+    }
+
+    pub(super) fn newest_sent(&self) -> PacketSeq {
+        self.newest_sent
+    }
+
+    /// Packets in memory.
+    pub(super) fn held(&self) -> usize {
+        self.in_flight.held()
+    }
+}

@@ -1,0 +1,5 @@
+//! All integration tests of this crate, in one binary: each links everything that the crate uses.
+
+mod host;
+mod sound;
+mod synchronous;

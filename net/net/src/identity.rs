@@ -1,0 +1,221 @@
+//! The server's identity: its certificate and key.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use crate::NetError;
+use crate::sockets::local_for;
+use crate::trust::{CertificateHash, provider};
+
+/// Validity of self-signed certificates before and after now. Certificates that browsers accept by hash live at most 14 days (W3C
+/// WebTransport, `serverCertificateHashes`). 13 days allow for clock differences; the first of them lies in the past for the same reason.
+const VALID_BEFORE: Duration = Duration::from_hours(24);
+const VALID_AFTER: Duration = Duration::from_hours(12 * 24);
+
+/// Global addresses reserved for documentation (RFC 5737, RFC 3849), used to query the route to the Internet.
+const DOCUMENTATION_ADDRESSES: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+
+/// A certificate chain with its private key.
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    self_signed: bool,
+}
+
+impl Identity {
+    /// Makes a self-signed certificate (ECDSA P-256, valid for 12 more days) for this machine's own names and addresses and
+    /// the further `hosts`, which may be names or addresses.
+    pub fn self_signed(hosts: &[String]) -> Result<Self, NetError> {
+        let failed = |error: rcgen::Error| NetError::CertificateNotMade(error.to_string());
+        let mut names = machine_names();
+        names.extend(hosts.iter().cloned());
+        let mut params = CertificateParams::new(Vec::from_iter(names)).map_err(failed)?;
+        let now = wall_clock();
+        params.not_before = (now - VALID_BEFORE).into();
+        params.not_after = (now + VALID_AFTER).into();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "Nearlight");
+        let key = KeyPair::generate().map_err(failed)?;
+        let certificate = params.self_signed(&key).map_err(failed)?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Ok(Self { chain: vec![certificate.der().clone()], key, self_signed: true })
+    }
+
+    /// Reads a certificate chain and its key from PEM files.
+    pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, NetError> {
+        let refused =
+            |what, path: &Path, reason: String| Err(NetError::CertificateFile { what, path: path.to_owned(), reason });
+        let chain = match CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
+            Ok(chain) if chain.is_empty() => {
+                return refused("the certificate", certificate, "it contains no certificate".into());
+            }
+            Ok(chain) => chain,
+            Err(error) => return refused("the certificate", certificate, error.to_string()),
+        };
+        let key = match PrivateKeyDer::from_pem_file(key) {
+            Ok(key) => key,
+            Err(error) => return refused("the private key", key, error.to_string()),
+        };
+        let identity = Self { chain, key, self_signed: false };
+        identity.tls(&[b"http/1.1"])?;
+        Ok(identity)
+    }
+
+    /// The hash that clients pin. Browsers accept it only for a self-signed identity: see [`Identity::is_self_signed`].
+    #[must_use]
+    pub fn certificate_sha256(&self) -> CertificateHash {
+        CertificateHash::of(&self.chain[0])
+    }
+
+    /// The names in the owner's own certificate, without wildcards. Empty for a self-signed one, which is pinned.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.certificate_names().into_iter().filter(|name| !name.contains('*')).collect()
+    }
+
+    /// The names in the owner's own certificate, including wildcards, whose first label is `*`.
+    #[must_use]
+    pub fn certificate_names(&self) -> Vec<String> {
+        let certificate = (!self.self_signed).then(|| webpki::EndEntityCert::try_from(&self.chain[0]).ok()).flatten();
+        certificate.iter().flat_map(|certificate| certificate.valid_dns_names()).map(str::to_owned).collect()
+    }
+
+    /// Whether clients must pin the certificate because no authority vouches for it. Such a certificate lives 12 days: a
+    /// server that runs longer replaces it with [`crate::Listener::set_identity`].
+    #[must_use]
+    pub const fn is_self_signed(&self) -> bool {
+        self.self_signed
+    }
+
+    /// Returns the TLS settings of a server that offers the application protocols `alpn`, best first.
+    pub(crate) fn tls(&self, alpn: &[&[u8]]) -> Result<ServerConfig, NetError> {
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("ring's provider speaks TLS 1.3")
+            .with_no_client_auth()
+            .with_single_cert(self.chain.clone(), self.key.clone_key())
+            .map_err(|error| NetError::CertificateRefused(error.to_string()))?;
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        Ok(config)
+    }
+
+    /// Returns the QUIC settings of a WebTransport server.
+    pub(crate) fn quic(&self) -> Result<quinn::ServerConfig, NetError> {
+        let tls = self.tls(&[web_transport_quinn::ALPN.as_bytes()])?;
+        let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls)
+            .map_err(|error| NetError::CertificateRefused(error.to_string()))?;
+        let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
+        config.transport_config(Arc::new(crate::transport_config()));
+        config.migration(true);
+        Ok(config)
+    }
+}
+
+/// The names and addresses that requests to this machine may use.
+#[must_use]
+pub fn machine_names() -> BTreeSet<String> {
+    let mut names = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()]);
+    if let Ok(host) = gethostname::gethostname().into_string()
+        && !host.is_empty()
+        && host.is_ascii()
+    {
+        // The name in multicast DNS (RFC 6762), which needs no name server.
+        names.extend((!host.contains('.')).then(|| format!("{host}.local")));
+        names.insert(host);
+    }
+    names.extend(own_addresses().iter().map(ToString::to_string));
+    names
+}
+
+/// This machine's addresses that others may reach. First come those that it would use itself as source towards the Internet, because
+/// addresses of virtual machines and containers are seldom reachable from elsewhere. The others follow in the platform's order.
+pub(crate) fn own_addresses() -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let reachable = interfaces.iter().filter(|interface| !interface.is_loopback() && !interface.is_link_local());
+    let mut addresses: Vec<IpAddr> = reachable.map(if_addrs::Interface::ip).collect();
+    let usual = DOCUMENTATION_ADDRESSES.map(source_towards);
+    addresses.sort_by_key(|address| !usual.contains(&Some(*address)));
+    addresses
+}
+
+/// The source address that the routing table selects for datagrams to `remote`. Connecting a UDP socket sends nothing.
+fn source_towards(remote: IpAddr) -> Option<IpAddr> {
+    let remote = SocketAddr::new(remote, 9);
+    let socket = UdpSocket::bind(local_for(remote)).ok()?;
+    socket.connect(remote).ok()?;
+    socket.local_addr().ok().map(|local| local.ip())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a certificate is dated by the calendar")]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_way_out_is_named_first() {
+        assert_eq!(source_towards(Ipv4Addr::LOCALHOST.into()), Some(Ipv4Addr::LOCALHOST.into()));
+        let addresses = own_addresses();
+        let usual = DOCUMENTATION_ADDRESSES.map(source_towards);
+        let others = addresses.iter().skip_while(|address| usual.contains(&Some(**address)));
+        assert!(others.clone().all(|address| !usual.contains(&Some(*address))), "{addresses:?} {usual:?}");
+    }
+
+    #[test]
+    fn every_self_signed_certificate_is_its_own() {
+        let one = Identity::self_signed(&["example.test".into(), "192.0.2.1".into()]).unwrap();
+        let other = Identity::self_signed(&[]).unwrap();
+        assert!(one.is_self_signed());
+        assert_ne!(one.certificate_sha256(), other.certificate_sha256());
+        assert!(VALID_BEFORE + VALID_AFTER <= Duration::from_hours(14 * 24));
+    }
+
+    #[test]
+    fn bad_files_are_named_with_the_reason() {
+        let folder = std::env::temp_dir().join(format!("nearlight-identity-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let made = |host: &str| rcgen::generate_simple_self_signed(vec![host.to_owned()]).unwrap();
+        let (one, other) = (made("one.test"), made("other.test"));
+        let certificate = write("one.pem", &one.cert.pem());
+        let key = write("one.key", &one.signing_key.serialize_pem());
+        let other_key = write("other.key", &other.signing_key.serialize_pem());
+        let empty = write("empty.pem", "");
+        let missing = folder.join("missing.pem");
+
+        let read = Identity::from_files(&certificate, &key).unwrap();
+        assert_eq!(read.certificate_sha256(), CertificateHash::of(one.cert.der()));
+        assert!(!read.is_self_signed());
+        assert_eq!(read.names(), ["one.test"]);
+        assert!(Identity::self_signed(&[]).unwrap().names().is_empty());
+        let cases = [
+            (&missing, &key, "missing.pem"),
+            (&empty, &key, "no certificate"),
+            (&key, &key, "no certificate"),
+            (&certificate, &missing, "missing.pem"),
+            (&certificate, &empty, "empty.pem"),
+            (&certificate, &other_key, "belongs to it"),
+        ];
+        for (certificate, key, expected) in cases {
+            let error = Identity::from_files(certificate, key).err().unwrap().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,43 @@
+//! Text typed by the user. The client sends a letter for every key that goes down or repeats: the first of the key's name in W3C's
+//! `KeyboardEvent.key`, so that `Shift` arrives as S and `ArrowUp` as A. The key itself distinguishes text from names.
+
+use crate::input::{KeyboardState, key};
+
+/// The key that last went down, which is the one that repeats.
+#[derive(Debug, Default)]
+pub(super) struct Typing {
+    newest: Option<u8>,
+}
+
+impl Typing {
+    pub(super) fn on_state(&mut self, before: &KeyboardState, now: &KeyboardState) {
+        // Keys that type have the lower numbers.
+        let pressed = (0..key::COUNT).find(|key| now.is_down(*key) && !before.is_down(*key));
+        self.newest = pressed.or(self.newest.filter(|key| now.is_down(*key)));
+    }
+
+    /// The letter, if the key types one. Half of a UTF-16 surrogate pair is no letter: the client sends no second half. Names of keys
+    /// without a letter on this layout, such as `Dead`, cannot be distinguished from capitals.
+    pub(super) fn letter(&self, keys: &KeyboardState, code: i32) -> Option<char> {
+        let down = |codes: &[&str]| codes.iter().any(|code| key::number(code).is_some_and(|key| keys.is_down(key)));
+        // The right Alt key is AltGr on many layouts, and types with Control as well.
+        let commands = down(&["MetaLeft", "MetaRight", "AltLeft"]) || down(&["ControlLeft", "ControlRight"]);
+        if commands && !down(&["AltRight"]) {
+            return None;
+        }
+        let letter = u32::try_from(code).ok().and_then(char::from_u32).filter(|letter| !letter.is_control())?;
+        let code = key::CODES[usize::from(self.newest?.checked_sub(1)?)..].first()?;
+        let types = match code.strip_prefix("Numpad") {
+            // Without NumLock these keys have names: Home, ArrowUp, Enter.
+            Some(_) => !letter.is_alphabetic(),
+            None => {
+                code.len() == 4 && code.starts_with("Key")
+                    || code.starts_with("Digit")
+                    || ["Space", "Backquote", "Quote", "Semicolon", "Comma", "Period", "Slash", "Backslash"]
+                        .contains(code)
+                    || ["BracketLeft", "BracketRight", "Minus", "Equal"].contains(code)
+            }
+        };
+        types.then_some(letter)
+    }
+}

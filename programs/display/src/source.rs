@@ -1,0 +1,587 @@
+//! The server's end: a source that paces itself, and the messages to viewers' pages.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::pulse::SoundServer;
+use nearlight_scene::{
+    Application, ApplicationMessage, Output, PictureSink, PushSource, SceneError, SoundFeed, Viewer, ViewerInput,
+};
+use nearlight_sound::SoundBlock;
+use nearlight_units::{Span, Time};
+use nearlight_wire::{CursorShape, Haptics, HapticsTarget, MAX_HAPTICS_MILLISECONDS};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::DisplayError;
+use crate::capture::CaptureFlags;
+use crate::connection::{DisplayAddress, ThreadError, Waker, wake_pipe};
+use crate::controls::ControlState;
+use crate::cursor::hidden;
+use crate::gamepad::Rumble;
+use crate::injection::{InjectionEvent, ViewerEvent};
+use crate::microphone::Microphone;
+use crate::specification::{ProgramExit, ProgramOptions, Report, SOUND_SOCKET, SupervisorCommand, Task};
+use crate::sway;
+use crate::threads::{ThreadInputs, Threads, open_x};
+use crate::windows::{WindowCommand, WindowEvent};
+
+/// Maximum number of outputs queued for the studio. Guess: the studio takes them at once.
+const MAX_QUEUED_OUTPUTS: usize = 256;
+
+/// Time for the last messages to viewers to be sent before their sessions end. Guess: a round trip of a slow path.
+const GOODBYE_DELAY: Duration = Duration::from_millis(200);
+
+/// An application message in which a viewer's page makes a request to the display.
+#[derive(Debug, Deserialize)]
+struct PageMessage {
+    display: PageRequest,
+}
+
+/// A request of a viewer's page.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum PageRequest {
+    /// Brings a window to the front.
+    Activate(u32),
+    /// Closes a window.
+    Close(u32),
+    /// Reports the size of the viewer's window, in CSS pixels.
+    Window([u16; 2]),
+    /// Releases the controls or withdraws a request for them. The value is `null`.
+    Release(()),
+    /// Requests the controls. The value is `null`.
+    Take(()),
+}
+
+/// A program on a display, as a source for the studio.
+pub struct ProgramSource {
+    name: String,
+    graphics: String,
+    size: (u16, u16),
+    supervisor: Supervisor,
+    sound: Option<SoundServer>,
+    /// The microphone that the program records, and the viewer whose packets it decodes.
+    microphone: Option<(Microphone, Option<Viewer>)>,
+    /// What the threads need; `None` once they have started.
+    startup: Option<Startup>,
+    shared: Arc<Shared>,
+    capture_waker: Waker,
+    windows_waker: Waker,
+    viewer_events: Option<Sender<ViewerEvent>>,
+    window_commands: Option<Sender<WindowCommand>>,
+    /// Viewers that were sent the display's state, such as the pointer's shape.
+    informed: BTreeSet<Viewer>,
+}
+
+/// The sound that the program plays.
+struct ProgramSound(SoundServer);
+
+impl SoundFeed for ProgramSound {
+    fn next_block(&mut self) -> (SoundBlock, Span) {
+        self.0.next_block()
+    }
+
+    fn plays_without_listeners(&self) -> bool {
+        true
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.0.has_clients()
+    }
+}
+
+/// The body of a thread, which runs until the source is gone.
+type ThreadBody = Box<dyn FnOnce(&Shared) -> Result<(), ThreadError> + Send>;
+
+/// What the threads need when the source starts.
+struct Startup {
+    threads: Threads,
+    window_commands: Receiver<WindowCommand>,
+    viewer_events: Receiver<ViewerEvent>,
+    reports: BufReader<ChildStdout>,
+}
+
+struct Supervisor {
+    process: Child,
+    input: SupervisorInput,
+}
+
+/// The supervisor's standard input.
+#[derive(Clone)]
+struct SupervisorInput(Arc<Mutex<Option<ChildStdin>>>);
+
+impl SupervisorInput {
+    fn send(&self, line: &impl Serialize) -> std::io::Result<()> {
+        let Some(input) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) else { return Ok(()) };
+        let mut line = serde_json::to_vec(line)?;
+        line.push(b'\n');
+        input.write_all(&line)
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        // The supervisor ends the program when its input closes.
+        *self.input.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let _ = self.process.wait();
+    }
+}
+
+struct Shared {
+    sink: OnceLock<Arc<dyn PictureSink>>,
+    flags: CaptureFlags,
+    state: Mutex<State>,
+    exit: Arc<OnceLock<ProgramExit>>,
+    /// How many gamepads the program can have.
+    gamepads: AtomicU8,
+    name: String,
+}
+
+/// State of which viewers are informed, and the queued outputs.
+struct State {
+    pointer: (CursorShape, bool),
+    /// Whether the display draws the pointer into the picture, at the driver's position.
+    pointer_in_picture: bool,
+    windows: String,
+    controls: ControlState,
+    viewers: BTreeSet<Viewer>,
+    outputs: VecDeque<(Viewer, Output)>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn on_window_event(&self, event: WindowEvent) {
+        let mut state = self.state();
+        let output = match event {
+            WindowEvent::Pointer { cursor, captured } => {
+                state.pointer = (cursor.clone(), captured);
+                Output::Pointer { cursor, captured }
+            }
+            WindowEvent::Clipboard(text) => Output::Clipboard(text),
+            WindowEvent::Resized => return,
+            WindowEvent::Windows(windows) => {
+                state.windows = windows_page_message(&windows);
+                Output::Message(message(&state.windows))
+            }
+        };
+        let viewers: Vec<Viewer> = state.viewers.iter().copied().collect();
+        state.queue(viewers.into_iter().map(|viewer| (viewer, output.clone())));
+        drop(state);
+        self.notify_sink();
+    }
+
+    /// Sends each viewer the state of the controls from its point of view, after updating the state with `controls` if there is one.
+    fn announce_controls(&self, controls: Option<ControlState>) {
+        let mut state = self.state();
+        state.controls = controls.unwrap_or_else(|| std::mem::take(&mut state.controls));
+        let mut outputs: Vec<_> = state.viewers.iter().map(|viewer| (*viewer, state.controls_for(*viewer))).collect();
+        if state.pointer_in_picture {
+            outputs.extend(state.viewers.iter().map(|viewer| (*viewer, state.pointer_for(*viewer))));
+        }
+        state.queue(outputs.into_iter());
+        drop(state);
+        self.notify_sink();
+    }
+
+    /// Rumbles the driver's gamepad that backs the program's gamepad `number`.
+    fn on_rumble(&self, number: u8, Rumble { strong, weak, milliseconds }: Rumble) {
+        let mut state = self.state();
+        let source = state.controls.gamepads.get(usize::from(number)).copied().flatten();
+        let Some((driver, gamepad)) = state.controls.driver.zip(source) else { return };
+        let strength = |of: u16| f32::from(of) / f32::from(u16::MAX);
+        let milliseconds = if milliseconds == 0 { u16::MAX } else { milliseconds }.min(MAX_HAPTICS_MILLISECONDS);
+        let haptics = Haptics {
+            target: HapticsTarget::Gamepad(gamepad),
+            milliseconds,
+            strong: strength(strong),
+            weak: strength(weak),
+        };
+        state.queue(std::iter::once((driver, Output::Haptics(haptics))));
+        drop(state);
+        self.notify_sink();
+    }
+
+    fn broadcast(&self, text: &str) {
+        let mut state = self.state();
+        let viewers: Vec<Viewer> = state.viewers.iter().copied().collect();
+        state.queue(viewers.into_iter().map(|viewer| (viewer, Output::Message(message(text)))));
+        drop(state);
+        self.notify_sink();
+    }
+
+    fn notify_sink(&self) {
+        if let Some(sink) = self.sink.get() {
+            sink.on_output();
+        }
+    }
+
+    fn fail(&self, reason: String) {
+        self.end(SceneError::Program(reason));
+    }
+
+    fn end(&self, reason: SceneError) {
+        if let Some(sink) = self.sink.get().filter(|_| !self.flags.is_closed()) {
+            sink.on_failed(reason);
+        }
+    }
+}
+
+impl State {
+    fn queue(&mut self, outputs: impl Iterator<Item = (Viewer, Output)>) {
+        let room = MAX_QUEUED_OUTPUTS.saturating_sub(self.outputs.len());
+        self.outputs.extend(outputs.take(room));
+    }
+
+    fn pointer_for(&self, viewer: Viewer) -> Output {
+        let (cursor, captured) = self.pointer.clone();
+        let drives = self.controls.driver == Some(viewer);
+        Output::Pointer { cursor: if self.pointer_in_picture && drives { hidden() } else { cursor }, captured }
+    }
+
+    fn controls_for(&self, viewer: Viewer) -> Output {
+        let ControlState { driver, requests, .. } = &self.controls;
+        let holder = driver.map(|driver| if driver == viewer { "you" } else { "other" });
+        let content = json!({
+            "holder": holder,
+            "asked": requests.contains(&viewer),
+            "wanted": holder == Some("you") && !requests.is_empty(),
+            "viewers": self.viewers.len(),
+        });
+        Output::Message(message(&page_message("controls", &content)))
+    }
+}
+
+fn message(text: &str) -> ApplicationMessage {
+    ApplicationMessage { data: text.as_bytes().to_vec(), reliable: true }
+}
+
+/// Returns the message with the windows from which the viewer can choose.
+fn windows_page_message(windows: &[(u32, String, bool)]) -> String {
+    let choices = windows.iter().map(|(window, title, seen)| json!({ "window": window, "title": title, "seen": seen }));
+    page_message("windows", &choices.collect())
+}
+
+/// Returns a message for the page.
+fn page_message(subject: &str, content: &Value) -> String {
+    json!({ "display": { subject: content } }).to_string()
+}
+
+impl ProgramSource {
+    /// Starts the display and connects to it. The program itself is started with the source. `supervisor` is a command that runs
+    /// [`crate::supervise`]. Starts no thread, so that the caller can still give up privileges.
+    pub fn open(options: &ProgramOptions, fps: u16, supervisor: (&Path, &[&str])) -> Result<Self, DisplayError> {
+        let mut command = Command::new(supervisor.0);
+        command.args(supervisor.1).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Ctrl+C on the terminal must reach only the server, which then ends the program in order.
+        command.process_group(0);
+        let mut process = command.spawn().map_err(DisplayError::Supervisor)?;
+        let (input, reports) = (SupervisorInput(Arc::new(Mutex::new(process.stdin.take()))), process.stdout.take());
+        let supervisor = Supervisor { process, input };
+        let lost = || DisplayError::Supervisor(std::io::Error::other("it has no pipes"));
+        let mut reports = BufReader::new(reports.ok_or_else(lost)?);
+        supervisor.input.send(&Task::Supervise(options.clone())).map_err(DisplayError::Supervisor)?;
+        let first = if options.display.is_some() { None } else { next_report(&mut reports) };
+        if let Some(Report::Failed { reason }) = first {
+            return Err(DisplayError::Program(reason));
+        }
+        let flags = CaptureFlags::default();
+        let (capture_waker, capture_wakes) = wake_pipe().map_err(DisplayError::Memory)?;
+        let (windows_waker, windows_wakes) = wake_pipe().map_err(DisplayError::Memory)?;
+        let inputs = ThreadInputs { capture: capture_wakes, windows: windows_wakes, flags: flags.clone() };
+        let (threads, folder) = match (&options.display, first) {
+            (Some(name), _) => (open_x(&DisplayAddress::Named(name.clone()), None, options, fps, inputs)?, None),
+            (None, Some(Report::Display { number, cookie, folder, card })) => {
+                (open_x(&DisplayAddress::Own { number, cookie }, card, options, fps, inputs)?, Some(folder))
+            }
+            (None, Some(Report::Compositor { wayland, own, folder })) => {
+                (sway::open(&wayland, &own, (options.size, options.max_size), fps, inputs)?, Some(folder))
+            }
+            _ => return Err(DisplayError::Supervisor(std::io::Error::other("it ended without a reason"))),
+        };
+        let socket = folder.filter(|_| options.sound).map(|folder| folder.join(SOUND_SOCKET));
+        let microphone = (options.microphone && socket.is_some()).then(Microphone::new).transpose()?;
+        let feed = microphone.as_ref().map(Microphone::feed);
+        let sound = socket.map(|socket| SoundServer::bind(&socket, feed)).transpose().map_err(DisplayError::Sound)?;
+        let program =
+            options.command.first().map(|program| Path::new(program).file_name().unwrap_or(program).to_owned());
+        let program = program.unwrap_or_else(|| OsString::from("a display")).to_string_lossy().into_owned();
+        let (width, height) = threads.size;
+        let name = format!("{program} {}", threads.name);
+        let (viewer_event_sender, viewer_events) = channel();
+        let (window_command_sender, window_commands) = channel();
+        let state = State {
+            pointer: (CursorShape::Named("default".into()), false),
+            pointer_in_picture: threads.pointer_in_picture,
+            windows: String::new(),
+            controls: ControlState::default(),
+            viewers: BTreeSet::new(),
+            outputs: VecDeque::new(),
+        };
+        let shared = Shared {
+            sink: OnceLock::new(),
+            flags,
+            state: Mutex::new(state),
+            exit: Arc::default(),
+            gamepads: AtomicU8::new(0),
+            name: program,
+        };
+        Ok(Self {
+            name,
+            graphics: threads.graphics.clone(),
+            size: (width & !1, height & !1),
+            supervisor,
+            sound,
+            microphone: microphone.map(|microphone| (microphone, None)),
+            startup: Some(Startup { threads, window_commands, viewer_events, reports }),
+            shared: Arc::new(shared),
+            capture_waker,
+            windows_waker,
+            viewer_events: Some(viewer_event_sender),
+            window_commands: Some(window_command_sender),
+            informed: BTreeSet::new(),
+        })
+    }
+
+    /// Returns the size of the first picture, in pixels.
+    #[must_use]
+    pub const fn size(&self) -> (u16, u16) {
+        self.size
+    }
+
+    /// Describes what renders OpenGL on the display.
+    #[must_use]
+    pub fn graphics(&self) -> &str {
+        &self.graphics
+    }
+
+    /// Returns how the program ended, which is set once it has ended and is not started again.
+    #[must_use]
+    pub fn exit(&self) -> Arc<OnceLock<ProgramExit>> {
+        Arc::clone(&self.shared.exit)
+    }
+
+    fn send_window_command(&self, command: WindowCommand) {
+        if let Some(commands) = &self.window_commands {
+            // Fails only if the thread has ended, and it has reported why.
+            let _ = commands.send(command);
+            self.windows_waker.wake();
+        }
+    }
+
+    /// Decodes a microphone packet of the driver. Those of other viewers are ignored.
+    fn on_microphone(&mut self, viewer: Viewer, packet: &[u8]) {
+        let drives = self.shared.state().controls.driver == Some(viewer);
+        let Some((microphone, speaker)) = self.microphone.as_mut().filter(|_| drives) else { return };
+        if speaker.replace(viewer) != Some(viewer) {
+            microphone.restart();
+        }
+        microphone.on_message(packet);
+    }
+
+    /// Returns the current time. It is zero before the source has started, when nobody has the controls.
+    fn now(&self) -> Time {
+        self.shared.sink.get().map_or(Time::ZERO, |sink| sink.now())
+    }
+
+    fn send_viewer_event(&self, event: ViewerEvent) {
+        if let Some(events) = &self.viewer_events {
+            let _ = events.send(event);
+        }
+    }
+}
+
+fn next_report(reports: &mut BufReader<ChildStdout>) -> Option<Report> {
+    let mut line = String::new();
+    reports.read_line(&mut line).ok().filter(|read| *read > 0)?;
+    serde_json::from_str(&line).ok()
+}
+
+/// Logs what the supervisor reports, and ends the source when the program has ended for good.
+fn handle_reports(mut reports: BufReader<ChildStdout>, shared: &Shared) {
+    let name = &shared.name;
+    loop {
+        match next_report(&mut reports) {
+            Some(Report::Started { how, gamepads }) => {
+                shared.gamepads.store(gamepads, Ordering::Relaxed);
+                tracing::info!("{name} runs: {how}");
+            }
+            Some(Report::Output { line }) => tracing::info!("{name}: {line}"),
+            Some(Report::Rumble { gamepad, rumble }) => shared.on_rumble(gamepad, rumble),
+            Some(Report::Ended { ending, again: true }) => {
+                tracing::warn!("{name} ended with {ending} and is started again");
+                let words = format!("{name} ended with {ending}. It is started again.");
+                shared.broadcast(&page_message("notice", &words.into()));
+            }
+            Some(Report::Ended { ending, again: false }) => {
+                let _ = shared.exit.set(ending);
+                let words = format!("{name} has ended with {ending}");
+                tracing::info!("{words}");
+                shared.broadcast(&page_message("ended", &words.clone().into()));
+                wait_for_goodbye();
+                return shared.end(SceneError::ProgramEnded(words));
+            }
+            Some(Report::Failed { reason }) => return shared.fail(reason),
+            Some(Report::Display { .. } | Report::Compositor { .. }) => {}
+            None => return shared.fail(format!("the supervisor of {name} has ended")),
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "viewers get a message before their sessions end")]
+fn wait_for_goodbye() {
+    thread::sleep(GOODBYE_DELAY);
+}
+
+impl Application for ProgramSource {
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+
+    fn on_viewer_joined(&mut self, _now: Time, viewer: Viewer) {
+        self.shared.state().viewers.insert(viewer);
+        self.shared.announce_controls(None);
+        // The viewer's first picture is a key frame of low quality, which is then sharpened.
+        self.shared.flags.joined.store(true, Ordering::Relaxed);
+        self.capture_waker.wake();
+    }
+
+    fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
+        if self.informed.insert(viewer) {
+            // A viewer that sends input has received its welcome and can handle these messages.
+            let mut state = self.shared.state();
+            let pointer = state.pointer_for(viewer);
+            let program = message(&page_message("program", &self.shared.name.clone().into()));
+            let windows = (!state.windows.is_empty()).then(|| Output::Message(message(&state.windows)));
+            let controls = state.controls_for(viewer);
+            let outputs = [Output::Message(program), pointer, controls];
+            let records = self.microphone.is_some();
+            let microphone = records.then(|| Output::Message(message(&page_message("microphone", &true.into()))));
+            state.queue(outputs.into_iter().chain(windows).chain(microphone).map(|output| (viewer, output)));
+        }
+        self.send_viewer_event(ViewerEvent::Input { now, viewer, input: Box::new(input.clone()) });
+    }
+
+    fn on_viewer_left(&mut self, viewer: Viewer) {
+        self.shared.state().viewers.remove(&viewer);
+        self.informed.remove(&viewer);
+        self.shared.announce_controls(None);
+        self.send_viewer_event(ViewerEvent::Left { now: self.now(), viewer });
+    }
+
+    fn on_message(&mut self, now: Time, viewer: Viewer, message: ApplicationMessage) {
+        if !message.reliable {
+            return self.on_microphone(viewer, &message.data);
+        }
+        match serde_json::from_slice(&message.data).map(|PageMessage { display }| display) {
+            Ok(PageRequest::Activate(window)) => self.send_window_command(WindowCommand::Activate(window)),
+            Ok(PageRequest::Close(window)) => self.send_window_command(WindowCommand::Close(window)),
+            Ok(PageRequest::Window([width, height])) => {
+                self.send_viewer_event(ViewerEvent::WindowSize { viewer, size: (width, height) });
+            }
+            Ok(PageRequest::Release(())) => self.send_viewer_event(ViewerEvent::Released { now, viewer }),
+            Ok(PageRequest::Take(())) => self.send_viewer_event(ViewerEvent::Requested { now, viewer }),
+            Err(error) => tracing::debug!(viewer = viewer.0, %error, "a viewer sent an invalid message to the display"),
+        }
+    }
+
+    fn on_clipboard(&mut self, _now: Time, _viewer: Viewer, text: String) {
+        self.send_window_command(WindowCommand::SetClipboard(text));
+    }
+
+    fn poll_output(&mut self) -> Option<(Viewer, Output)> {
+        self.shared.state().outputs.pop_front()
+    }
+}
+
+impl PushSource for ProgramSource {
+    fn start(&mut self, sink: Arc<dyn PictureSink>) -> std::io::Result<()> {
+        let Some(startup) = self.startup.take() else { return Ok(()) };
+        let Startup { threads, window_commands, viewer_events, reports } = startup;
+        let Threads { capture, windows, injection, .. } = threads;
+        let _ = self.shared.sink.set(Arc::clone(&sink));
+        let spawn = |name: &str, body: ThreadBody| {
+            let shared = Arc::clone(&self.shared);
+            let thread = thread::Builder::new().name(name.into());
+            thread.spawn(move || {
+                if let Err(error) = body(&shared) {
+                    shared.fail(format!("the display of {} failed: {error}", shared.name));
+                }
+            })
+        };
+        let capture_waker = self.capture_waker.clone();
+        let manage_windows = move |shared: &Shared| {
+            windows(&window_commands, &|event| match event {
+                WindowEvent::Resized => capture_waker.wake(),
+                event => shared.on_window_event(event),
+            })
+        };
+        spawn("windows", Box::new(manage_windows))?;
+        spawn("capture", Box::new(move |_: &Shared| capture(sink.as_ref())))?;
+        let (input, commands, windows_waker) =
+            (self.supervisor.input.clone(), self.window_commands.clone(), self.windows_waker.clone());
+        let inject = move |shared: &Shared| {
+            let outcome = injection.run(&viewer_events, &shared.gamepads, &|event| match event {
+                InjectionEvent::Controls(controls) => shared.announce_controls(Some(controls)),
+                InjectionEvent::WindowSize(size) => {
+                    if let Some(commands) = &commands {
+                        let _ = commands.send(WindowCommand::Resize(size));
+                        windows_waker.wake();
+                    }
+                }
+                // Fails only if the supervisor has ended, which is reported elsewhere.
+                InjectionEvent::Gamepad(change) => drop(input.send(&SupervisorCommand::Gamepad(change))),
+            });
+            // The windows' thread ends when all senders of its commands are dropped.
+            drop(commands);
+            windows_waker.wake();
+            outcome
+        };
+        spawn("injection", Box::new(inject))?;
+        spawn(
+            "program",
+            Box::new(move |shared: &Shared| {
+                handle_reports(reports, shared);
+                Ok(())
+            }),
+        )?;
+        self.supervisor.input.send(&SupervisorCommand::Start)
+    }
+
+    fn sound(&mut self) -> Option<Box<dyn SoundFeed>> {
+        let mut server = self.sound.take()?;
+        match server.start() {
+            Ok(()) => Some(Box::new(ProgramSound(server))),
+            Err(error) => {
+                tracing::error!(%error, "the program has no sound");
+                None
+            }
+        }
+    }
+
+    fn set_watched(&mut self, watched: bool) {
+        self.shared.flags.watched.store(watched, Ordering::Relaxed);
+        self.capture_waker.wake();
+    }
+}
+
+impl Drop for ProgramSource {
+    fn drop(&mut self) {
+        self.shared.flags.closed.store(true, Ordering::Relaxed);
+        (self.viewer_events, self.window_commands) = (None, None);
+        self.capture_waker.wake();
+        self.windows_waker.wake();
+    }
+}

@@ -1,0 +1,76 @@
+//! The bodies of a display's threads. They start with the source, after the process has given up its privileges.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Receiver;
+
+use nearlight_scene::PictureSink;
+
+use crate::DisplayError;
+use crate::capture::{Capture, CaptureFlags};
+use crate::connection::{DisplayAddress, ThreadError, WakePipe};
+use crate::injection::Injection;
+use crate::screen::ScreenSize;
+use crate::specification::ProgramOptions;
+use crate::windows::{WindowCommand, WindowEvent, Windows};
+use crate::xtest::XDevices;
+
+/// The body of the thread that captures pictures until the source is gone.
+pub(crate) type CaptureThread = Box<dyn FnOnce(&dyn PictureSink) -> Result<(), ThreadError> + Send>;
+/// The body of the thread that manages windows until all senders of its commands are dropped.
+pub(crate) type WindowsThread =
+    Box<dyn FnOnce(&Receiver<WindowCommand>, &dyn Fn(WindowEvent)) -> Result<(), ThreadError> + Send>;
+
+/// The threads of a connected display, and its description.
+pub(crate) struct Threads {
+    /// Size of the first picture, in pixels.
+    pub(crate) size: (u16, u16),
+    /// A description of the display.
+    pub(crate) name: String,
+    /// A description of what renders OpenGL on it.
+    pub(crate) graphics: String,
+    /// Whether the display draws the pointer into the picture.
+    pub(crate) pointer_in_picture: bool,
+    pub(crate) capture: CaptureThread,
+    pub(crate) windows: WindowsThread,
+    pub(crate) injection: Injection,
+}
+
+/// The pipes that wake the threads, and the flags of the capturing one.
+pub(crate) struct ThreadInputs {
+    pub(crate) capture: WakePipe,
+    pub(crate) windows: WakePipe,
+    pub(crate) flags: CaptureFlags,
+}
+
+/// Connects to an X display. `card` is the graphics card that renders its programs' OpenGL, if it is known.
+pub(crate) fn open_x(
+    address: &DisplayAddress,
+    card: Option<String>,
+    options: &ProgramOptions,
+    fps: u16,
+    inputs: ThreadInputs,
+) -> Result<Threads, DisplayError> {
+    let captured = Arc::new(AtomicBool::new(false));
+    // All connections are opened while the display has its max_size size.
+    let [first, second, third] = [address.connect()?, address.connect()?, address.connect()?];
+    let graphics = card.map_or_else(|| first.graphics().to_owned(), |card| format!("OpenGL by {card}"));
+    let shown = ScreenSize::new(first.size);
+    let max_size = options.max_size.filter(|_| options.display.is_none());
+    let windows = Windows::open(first, Arc::clone(&captured), shown.clone(), (options.size, max_size))?;
+    let capture = Capture::open(second, shown.clone(), fps, inputs.capture, inputs.flags)?;
+    let (devices, map) = XDevices::open(third)?;
+    let size @ (width, height) = shown.get();
+    let how = if windows.manages() { "Nearlight's window manager" } else { "its own window manager" };
+    let follows = if max_size.is_some() { ", follows the viewer's window" } else { "" };
+    let wake_pipe = inputs.windows;
+    Ok(Threads {
+        size,
+        name: format!("with {graphics} on the X display {} ({width}x{height}{follows}, {how})", address.name()),
+        graphics,
+        pointer_in_picture: false,
+        capture: Box::new(move |sink| Ok(capture.run(sink)?)),
+        windows: Box::new(move |commands, report| Ok(windows.run(&wake_pipe, commands, report)?)),
+        injection: Injection::new(Box::new(devices), map, captured, shown),
+    })
+}

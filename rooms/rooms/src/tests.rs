@@ -1,0 +1,436 @@
+use arbitrary::{Arbitrary as _, Unstructured};
+use nearlight_units::{Bitrate, Span, Time};
+use nearlight_wire::Pose;
+use proptest::prelude::*;
+
+use crate::fuzzing::{Operation, run};
+use crate::*;
+
+const OBJECT: ObjectId = ObjectId(1);
+/// Largest message in bytes that fits into a datagram on any QUIC path. Only a single body with its fingers may be longer.
+const DATAGRAM: usize = 1_140;
+
+/// A room and members over a network without loss, whose delay is one step.
+struct Hall {
+    now: Time,
+    room: Room,
+    members: Vec<(MemberId, Replica)>,
+    /// Bytes of poses and other messages to each member.
+    received: Vec<usize>,
+    events: Vec<RoomEvent>,
+}
+
+impl Hall {
+    fn new(roles: &[Role]) -> Self {
+        let objects = [(OBJECT, Pose::default()), (ObjectId(2), Pose::default())];
+        let room = Room::new(Time::ZERO, RoomConfig::default(), &objects).expect("poses");
+        let mut hall = Self { now: Time::ZERO, room, members: Vec::new(), received: Vec::new(), events: Vec::new() };
+        for role in roles {
+            hall.join(*role);
+        }
+        hall.pass(200);
+        hall
+    }
+
+    fn join(&mut self, role: Role) -> MemberId {
+        let join = Join { room: "main".into(), role, name: format!("{role:?}"), colour: [1, 2, 3], key: None };
+        let id = self.room.on_join(self.now, &join, role).expect("a place");
+        self.members.push((id, Replica::new(self.now, Span::from_millis(50))));
+        self.received.push(0);
+        id
+    }
+
+    fn step(&mut self) {
+        self.now += Span::from_millis(5);
+        for (id, replica) in &mut self.members {
+            let mut out = Vec::new();
+            while replica.poll_transmit(self.now, &mut out) {
+                self.room.on_message(self.now, *id, &out);
+                out.clear();
+            }
+        }
+        self.room.on_timeout(self.now);
+        let mut out = Vec::new();
+        while let Some(to) = self.room.poll_transmit(self.now, &mut out) {
+            assert!(Lane::of(&out) == Lane::Stream || out.len() <= DATAGRAM, "{} bytes of poses", out.len());
+            if let Some(place) = self.members.iter().position(|(id, _)| *id == to) {
+                self.received[place] += out.len();
+                self.members[place].1.on_message(self.now, &out).expect("what the room writes can be read");
+            }
+            out.clear();
+        }
+        self.events.extend(std::iter::from_fn(|| self.room.poll_event()));
+    }
+
+    fn pass(&mut self, milliseconds: i64) {
+        for _ in 0..milliseconds / 5 {
+            self.step();
+        }
+    }
+
+    fn ask(&mut self, place: usize, request: Request) -> CommandNumber {
+        self.members[place].1.request(request).expect("joined")
+    }
+
+    fn events_of(&mut self, place: usize) -> Vec<ReplicaEvent> {
+        std::iter::from_fn(|| self.members[place].1.poll_event()).collect()
+    }
+
+    fn assert_agreement(&self) {
+        for (id, replica) in &self.members {
+            assert_eq!(replica.state(), self.room.state(), "{id:?}");
+            assert_eq!(replica.digest(), self.room.digest(), "{id:?}");
+        }
+    }
+
+    fn ended(&self, member: MemberId) -> Option<EndReason> {
+        self.events.iter().find_map(|event| match event {
+            RoomEvent::Ended { member: ended, reason } if *ended == member => *reason,
+            _ => None,
+        })
+    }
+}
+
+fn at(x: f32) -> Pose {
+    Pose { position: [x, 1.5, 0.0], ..Pose::default() }
+}
+
+fn body(x: f32) -> Avatar {
+    Avatar { head: at(x), left: Some(at(x - 0.3)), right: Some(at(x + 0.3)), joints: None }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_all_agree_in_the_end(bytes in prop::collection::vec(any::<u8>(), 0..3_000)) {
+        let mut source = Unstructured::new(&bytes);
+        let mut operations = vec![Operation::Join { role: 0 }, Operation::Join { role: 1 }, Operation::Join { role: 1 }];
+        while !source.is_empty() && let Ok(operation) = Operation::arbitrary(&mut source) {
+            operations.push(operation);
+        }
+
+        run(&operations);
+    }
+
+    #[test]
+    fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..600), kind in 0x11_u8..0x18) {
+        let mut bytes = bytes;
+        bytes.insert(0, kind);
+        let mut hall = Hall::new(&[Role::Guest]);
+        let (id, replica) = &mut hall.members[0];
+        hall.room.on_message(hall.now, *id, &bytes);
+        let _ = replica.on_message(hall.now, &bytes);
+        let _ = Join::parse(&bytes);
+        let _ = Room::restore(hall.now, RoomConfig::default(), &bytes, 1);
+    }
+}
+
+#[test]
+fn of_two_that_take_at_once_one_wins_everywhere() {
+    let mut hall = Hall::new(&[Role::Guest, Role::Guest, Role::Spectator]);
+    let wishes = [0, 1].map(|place| hall.ask(place, Request::Take { object: OBJECT }));
+    hall.pass(100);
+    let winner = hall.room.state().owner(OBJECT).expect("somebody");
+    hall.assert_agreement();
+    let loser = usize::from(hall.members[0].0 == winner);
+    let refused = ReplicaEvent::Refused { command: wishes[loser] };
+    assert!(hall.events_of(loser).contains(&refused));
+    assert!(!hall.events_of(1 - loser).iter().any(|event| matches!(event, ReplicaEvent::Refused { .. })));
+}
+
+#[test]
+fn an_object_goes_from_hand_to_hand_and_stays_where_it_is_left() {
+    let mut hall = Hall::new(&[Role::Guest, Role::Guest, Role::Guest]);
+    let second = hall.members[1].0;
+    hall.ask(0, Request::Take { object: OBJECT });
+    hall.pass(50);
+    hall.members[0].1.set_object(OBJECT, &at(1.0)).expect("held");
+    hall.pass(500);
+    assert_eq!(hall.members[2].1.object(OBJECT), Some(at(1.0)));
+    hall.ask(0, Request::HandOver { object: OBJECT, to: second });
+    hall.pass(50);
+    assert_eq!(hall.members[0].1.set_object(OBJECT, &at(9.0)), Err(RequestError::NotHeld));
+    hall.members[1].1.set_object(OBJECT, &at(2.0)).expect("held");
+    hall.ask(1, Request::Release { object: OBJECT });
+    // Moved after it was let go, before the room knows: not where it is.
+    let _ = hall.members[1].1.set_object(OBJECT, &at(3.0));
+    hall.pass(1_000);
+    assert_eq!(hall.room.state().owner(OBJECT), None);
+    assert!(hall.members.iter().all(|(_, replica)| replica.object(OBJECT) == Some(at(2.0))));
+    hall.assert_agreement();
+}
+
+/// Returns a body with all fingers spread, differently for each `number` and moment.
+fn hands(now: Time, number: usize) -> Avatar {
+    let spread = (now.as_nanos() / 1_000_000 % 997) as f32 / 1e3 + number as f32 * 0.1;
+    let joints = std::array::from_fn(|joint| [spread * joint as f32 / 50.0, spread.sin(), -spread]);
+    Avatar { joints: Some(Box::new(joints)), ..body(number as f32 * 0.2) }
+}
+
+#[test]
+fn poses_of_many_hands_fit_into_datagrams_and_each_has_its_turn() {
+    let mut hall = Hall::new(&[Role::Guest; 9]);
+    let mut newest = [Time::ZERO; 9];
+    for _ in 0..600 {
+        for place in 1..9 {
+            let avatar = hands(hall.now, place);
+            hall.members[place].1.set_body(&avatar).expect("poses");
+        }
+        // The largest message is checked at every step.
+        hall.step();
+        for (place, newest) in newest.iter_mut().enumerate().skip(1) {
+            let seen = hall.members[0].1.seen(hall.members[place].0);
+            *newest = seen.map_or(*newest, |seen| seen.received_at);
+            let age = hall.now - *newest;
+            assert!(hall.now < Time::from_millis(1_000) || age < Span::from_millis(700), "{place} was seen {age} ago");
+        }
+    }
+    hall.pass(1_000);
+    hall.assert_agreement();
+}
+
+#[test]
+fn who_comes_late_gets_everything_in_one_message() {
+    let mut hall = Hall::new(&[Role::Host, Role::Guest]);
+    hall.members[1].1.set_body(&body(2.0)).expect("poses");
+    for kind in 0..50 {
+        hall.ask(1, Request::Event { kind, data: vec![1] });
+    }
+    hall.ask(0, Request::Take { object: OBJECT });
+    hall.pass(2_000);
+    let late = hall.join(Role::Spectator);
+    let mut out = Vec::new();
+    let mut to = hall.room.poll_transmit(hall.now, &mut out).expect("something");
+    while to != late {
+        out.clear();
+        to = hall.room.poll_transmit(hall.now, &mut out).expect("something for it");
+    }
+    assert_eq!(Lane::of(&out), Lane::Stream);
+    let neighbour = hall.members[1].0;
+    let replica = &mut hall.members[2].1;
+    replica.on_message(hall.now, &out).expect("a snapshot");
+    assert_eq!(replica.digest(), hall.room.digest());
+    assert_eq!(replica.seen(neighbour).expect("a body").avatar, body(2.0));
+}
+
+#[test]
+fn objects_of_those_who_leave_are_free() {
+    let mut hall = Hall::new(&[Role::Guest, Role::Guest]);
+    hall.ask(0, Request::Take { object: OBJECT });
+    hall.pass(50);
+    let first = hall.members.remove(0).0;
+    hall.pass(4_000);
+    assert_eq!(hall.room.state().owner(OBJECT), Some(first), "an outage of four seconds");
+    hall.pass(2_000);
+    assert_eq!(hall.ended(first), Some(EndReason::Silent));
+    assert_eq!(hall.room.state().owner(OBJECT), None);
+    hall.assert_agreement();
+}
+
+#[test]
+fn roles_decide_who_may_do_what() {
+    let mut hall = Hall::new(&[Role::Host, Role::Guest, Role::Spectator]);
+    let ids: Vec<MemberId> = hall.members.iter().map(|(id, _)| *id).collect();
+    hall.ask(2, Request::Take { object: OBJECT });
+    hall.ask(1, Request::Remove { member: ids[0] });
+    hall.ask(1, Request::SetRole { member: ids[2], role: Role::Host });
+    hall.members[2].1.set_body(&body(1.0)).expect("poses");
+    hall.pass(200);
+    assert_eq!((hall.room.state().owner(OBJECT), hall.room.state().members().len()), (None, 3));
+    assert_eq!(hall.members[0].1.seen(ids[2]), None, "who only watches is not seen");
+    hall.ask(1, Request::Take { object: OBJECT });
+    hall.pass(100);
+    hall.ask(0, Request::Take { object: OBJECT });
+    hall.ask(0, Request::SetRole { member: ids[2], role: Role::Guest });
+    hall.ask(0, Request::Remove { member: ids[1] });
+    hall.pass(1_000);
+    assert_eq!(hall.room.state().owner(OBJECT), Some(ids[0]), "a host takes what others hold");
+    assert_eq!(hall.ended(ids[1]), Some(EndReason::Removed));
+    assert!(hall.events_of(1).contains(&ReplicaEvent::Goodbye { reason: EndReason::Removed }));
+    hall.members.remove(1);
+    assert_eq!(hall.members[0].1.seen(ids[2]).map(|seen| seen.avatar), Some(body(1.0)));
+    hall.assert_agreement();
+}
+
+#[test]
+fn a_claim_on_what_another_holds_moves_nothing() {
+    use crate::message::Upstream;
+    use crate::pose::QuantisedPose;
+    let mut hall = Hall::new(&[Role::Guest, Role::Guest]);
+    hall.ask(0, Request::Take { object: OBJECT });
+    hall.pass(100);
+    let claim = QuantisedPose::new(&at(7.0)).expect("a pose");
+    let upstream = Upstream { number: 5_000, objects: vec![(OBJECT, claim)], ..Upstream::default() };
+    let mut out = Vec::new();
+    upstream.write(&mut out);
+    hall.room.on_message(hall.now, hall.members[1].0, &out);
+    assert_eq!(hall.room.counters().foreign_poses, 1);
+    assert_eq!(hall.members[0].1.object(OBJECT), Some(Pose::default()));
+}
+
+#[test]
+fn a_flood_costs_its_sender_the_place_and_nobody_else_anything() {
+    let mut hall = Hall::new(&[Role::Guest, Role::Guest]);
+    let flooder = hall.members[1].0;
+    let mut out = Vec::new();
+    for number in 1_000..40_000_u32 {
+        out.clear();
+        crate::message::Upstream { number, ..Default::default() }.write(&mut out);
+        hall.room.on_message(hall.now, flooder, &out);
+    }
+    hall.members.pop();
+    hall.pass(100);
+    assert_eq!(hall.ended(flooder), Some(EndReason::Flood));
+    hall.assert_agreement();
+}
+
+#[test]
+fn unreadable_messages_end_a_membership() {
+    let mut hall = Hall::new(&[Role::Guest, Role::Guest]);
+    let (id, _) = hall.members.pop().expect("two");
+    for _ in 0..16 {
+        hall.room.on_message(hall.now, id, &[0x12, 0, 0]);
+    }
+    hall.pass(50);
+    assert_eq!(hall.ended(id), Some(EndReason::Malformed));
+}
+
+#[test]
+fn who_reads_nothing_holds_nothing_up_and_has_to_go() {
+    let mut hall = Hall::new(&[Role::Guest, Role::Guest, Role::Guest]);
+    let deaf = hall.members[2].0;
+    hall.room.on_blocked(deaf);
+    for round in 0..60 {
+        for _ in 0..10 {
+            let _ = hall.members[0].1.request(Request::Event { kind: round, data: vec![0; 256] });
+        }
+        hall.pass(250);
+    }
+    assert_eq!(hall.ended(deaf), Some(EndReason::NotReading));
+    hall.members.pop();
+    hall.pass(500);
+    hall.assert_agreement();
+}
+
+#[test]
+fn who_falls_far_behind_gets_the_room_at_once() {
+    let mut hall = Hall::new(&[Role::Guest; 13]);
+    let slow = hall.members[12].0;
+    let _ = hall.events_of(12);
+    hall.room.on_blocked(slow);
+    // More events than the room keeps.
+    for _ in 0..90 {
+        for (_, replica) in &mut hall.members[..12] {
+            while replica.request(Request::Event { kind: 1, data: Vec::new() }).is_ok() {}
+        }
+        hall.pass(100);
+    }
+    hall.room.on_writable(slow);
+    hall.pass(10_000);
+    hall.assert_agreement();
+    assert_eq!(hall.ended(slow), None);
+    let missed = |event: &ReplicaEvent| matches!(event, ReplicaEvent::Synchronised { missed, .. } if *missed > 4_096);
+    assert!(hall.events_of(12).iter().any(missed));
+}
+
+/// Returns the bytes per second that one member receives while `others` walk about at this distance.
+fn bytes_per_second(others: usize, distance: f32, rate: Option<Bitrate>) -> f64 {
+    let mut hall = Hall::new(&vec![Role::Guest; others + 1]);
+    hall.members[0].1.set_body(&body(0.0)).expect("poses");
+    if let Some(rate) = rate {
+        hall.room.on_network(hall.members[0].0, rate, Span::from_millis(20));
+    }
+    let mut before = 0;
+    for step in 0..200 {
+        for (place, (_, replica)) in hall.members.iter_mut().enumerate().skip(1) {
+            // In front of the first, each walking at 1.4 m/s and moving its hands.
+            let along = distance + (step as f32 * 0.07 + place as f32).sin();
+            let swing = (step as f32 * 0.3).sin() * 0.2;
+            let pose =
+                |x: f32| Pose { position: [x, 1.5, -along], orientation: [0.0, (step as f32 * 0.02).sin(), 0.0, 1.0] };
+            let avatar = Avatar { head: pose(0.0), left: Some(pose(swing)), right: Some(pose(-swing)), joints: None };
+            replica.set_body(&avatar).expect("poses");
+        }
+        hall.pass(50);
+        if step == 99 {
+            before = hall.received[0];
+        }
+    }
+    (hall.received[0] - before) as f64 / 5.0
+}
+
+#[test]
+fn a_neighbour_costs_less_than_two_kibibytes_a_second_and_a_distant_one_a_tenth() {
+    let near = bytes_per_second(8, 3.0, None) / 8.0;
+    let far = bytes_per_second(8, 60.0, None) / 8.0;
+    assert!(near < 1_024.0, "{near}");
+    assert!(near > 300.0, "all of them are sent at 20 Hz: {near}");
+    assert!(far < near / 8.0, "{far} of {near}");
+}
+
+#[test]
+fn a_slow_network_gets_what_it_carries() {
+    let kilobits = |rate| bytes_per_second(20, 3.0, Some(Bitrate::from_kbps(rate))) * 8.0 / 1e3;
+    let (slow, fast) = (kilobits(50), kilobits(5_000));
+    assert!(slow < 50.0, "{slow} kb/s");
+    assert!(slow > 15.0, "{slow} kb/s: it gets something");
+    assert!(fast > 60.0, "{fast} kb/s");
+}
+
+#[test]
+fn who_is_in_the_rooms_own_program_is_a_member_like_others() {
+    let mut hall = Hall::new(&[Role::Guest]);
+    let (now, visitor) = (hall.now, Member { role: Role::Guest, name: "here".into(), colour: [9, 8, 7] });
+    let local = hall.room.on_local_join(now, visitor).expect("a place");
+    let remote = hall.members[0].0;
+    hall.room.set_body(now, local, &body(3.0)).expect("poses");
+    assert!(hall.room.request(now, local, Request::Take { object: OBJECT }));
+    hall.room.set_object(now, OBJECT, &at(4.0)).expect("a pose");
+    hall.members[0].1.set_body(&body(1.0)).expect("poses");
+    hall.pass(500);
+    let replica = &hall.members[0].1;
+    assert_eq!(replica.seen(local).map(|seen| seen.avatar), Some(body(3.0)));
+    assert_eq!((replica.state().owner(OBJECT), replica.object(OBJECT)), (Some(local), Some(at(4.0))));
+    assert_eq!(hall.room.body(remote), Some(body(1.0)));
+    // Handed over, the other moves it, and the room's own world does not.
+    assert!(hall.room.request(hall.now, local, Request::HandOver { object: OBJECT, to: remote }));
+    assert!(!hall.room.request(hall.now, local, Request::Release { object: OBJECT }));
+    hall.pass(100);
+    hall.members[0].1.set_object(OBJECT, &at(5.0)).expect("held");
+    hall.pass(100);
+    hall.room.set_object(hall.now, OBJECT, &at(6.0)).expect("a pose");
+    assert_eq!(hall.room.object(OBJECT), Some(at(5.0)));
+    // It is not silent, and nothing is sent to it.
+    hall.pass(20_000);
+    assert_eq!((hall.room.state().members().len(), hall.room.remote_members()), (2, 1));
+    assert_eq!(hall.room.traffic(local).expect("a member").sent_messages, 0);
+    assert!(!hall.room.request(hall.now, remote, Request::Release { object: OBJECT }), "it asks by messages");
+    hall.assert_agreement();
+    hall.room.on_leave(hall.now, local);
+    hall.pass(200);
+    assert_eq!(hall.room.state().members().len(), 1);
+    hall.assert_agreement();
+}
+
+#[test]
+fn at_rest_nothing_is_sent_but_signs_of_life_and_answers_to_them() {
+    let mut hall = Hall::new(&[Role::Guest; 10]);
+    for (place, (_, replica)) in hall.members.iter_mut().enumerate() {
+        replica.set_body(&body(place as f32)).expect("poses");
+    }
+    hall.pass(3_000);
+    hall.assert_agreement();
+    let counted = |hall: &Hall, place: usize| {
+        let sent = hall.room.traffic(hall.members[place].0).expect("a member").sent_messages;
+        (sent, hall.received[place])
+    };
+    let before: Vec<_> = (0..10).map(|place| counted(&hall, place)).collect();
+    hall.pass(10_000);
+    // Each says something every second, and the answer is a receipt.
+    for (place, (messages, bytes)) in before.into_iter().enumerate() {
+        let (messages_after, bytes_after) = counted(&hall, place);
+        assert!((9..=10).contains(&(messages_after - messages)), "answers to {place}");
+        assert!((40..=100).contains(&(bytes_after - bytes)), "{bytes} to {bytes_after} bytes in 10 s");
+    }
+}

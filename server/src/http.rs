@@ -1,0 +1,298 @@
+//! Serves one TCP connection of the page's port as HTTP/1 or HTTP/2: limits in time and memory, permitted hosts, where plain HTTP is
+//! allowed, and the headers of every response.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use http_body::{Frame, SizeHint};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use nearlight_net::{Clock, PageStream, RateLimiter, RatePolicy};
+use nearlight_units::{Span, Time};
+
+use crate::hosts::{Hosts, requested_host};
+use crate::rtc::whep::{Client, HttpRefusal};
+use crate::state::clean;
+use crate::urs;
+
+/// Longest time from accepting a connection to its first complete request, TLS included. Guess: a browser's handshake over a path with 10 %
+/// loss takes less. Browsers also open connections in advance, which are cheap to reopen.
+const FIRST_REQUEST_LIMIT: Span = Span::from_secs(10);
+/// Longest time that a connection stays open without requests and without progress on a response. Guess: a page polls more often.
+const IDLE_LIMIT: Span = Span::from_secs(30);
+/// Longest time that a client may take to send the head of a request, and to send another one over HTTP/1.
+const HEAD_LIMIT: Duration = Duration::from_secs(10);
+/// Interval of pings on an idle HTTP/2 connection, which is closed if the client does not answer within [`PING_LIMIT`].
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_LIMIT: Duration = Duration::from_secs(5);
+/// Longest time that a closing connection may take for its last responses.
+const CLOSING_LIMIT: Duration = Duration::from_secs(1);
+
+/// Concurrent requests on one HTTP/2 connection. The page has seven files.
+const MAX_HTTP2_STREAMS: u32 = 8;
+/// Size of the chunks of a response. One or two of them are queued per request in progress.
+const CHUNK_BYTES: usize = 16 << 10;
+/// Unread body data that a client may send in one stream: the largest offer that is accepted.
+const STREAM_WINDOW_BYTES: u32 = 64 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 128 << 10;
+const MAX_HEAD_BYTES: u32 = 16 << 10;
+const HTTP1_BUFFER_BYTES: usize = 64 << 10;
+
+/// Refusals that are logged: 16 per address at once, then one per interval.
+const REFUSAL_LOG_RATE: RatePolicy = RatePolicy { at_once: 16, interval: Span::from_secs(5), addresses: 1_024 };
+
+/// Headers of a response whose route does not set them itself. Other sites must not embed anything from here.
+const DEFAULT_HEADERS: [(HeaderName, &str); 5] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// The time limits of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    first_request: Span,
+    idle: Span,
+}
+
+/// The state that all connections share.
+pub(crate) struct Site {
+    router: Router,
+    hosts: Hosts,
+    /// Whether other machines may request Unity's routes over plain HTTP.
+    unity: bool,
+    limits: Limits,
+    clock: Clock,
+    refusal_log: Mutex<RefusalLog>,
+}
+
+/// The rate limit of logged refusals, and how many per address were suppressed since the last one.
+struct RefusalLog {
+    limiter: RateLimiter,
+    left_out: BTreeMap<IpAddr, u64>,
+}
+
+/// Whether a request came over TLS.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Secure(pub(crate) bool);
+
+/// A connection as its requests see it.
+#[derive(Clone)]
+struct ConnectionInfo {
+    client: Client,
+    /// The local address that the client connected to.
+    local: IpAddr,
+    secure: bool,
+}
+
+impl Site {
+    pub(crate) fn new(router: Router, hosts: Hosts, unity: bool, clock: Clock) -> Self {
+        let limits = Limits { first_request: FIRST_REQUEST_LIMIT, idle: IDLE_LIMIT };
+        let refusal_log = RefusalLog { limiter: RateLimiter::new(REFUSAL_LOG_RATE), left_out: BTreeMap::new() };
+        Self { router, hosts, unity, limits, clock, refusal_log: Mutex::new(refusal_log) }
+    }
+
+    /// Serves one connection until its client closes it or takes too long.
+    pub(crate) async fn serve(self: Arc<Self>, stream: PageStream) {
+        let (clock, limits) = (stream.clock(), self.limits);
+        let progress = Arc::new(Progress::new(clock, stream.accepted_at() + limits.first_request));
+        let client = Client(stream.peer().ip());
+        let connection_info = ConnectionInfo { client, local: stream.local().ip(), secure: stream.secure() };
+        let (reservation, tcp) = (stream.reservation(), stream.tcp());
+        let (site, seen) = (Arc::clone(&self), Arc::clone(&progress));
+        let layer = from_fn(move |mut request: Request, next: Next| {
+            let (site, progress, connection_info) = (Arc::clone(&site), Arc::clone(&seen), connection_info.clone());
+            request.extensions_mut().insert(connection_info.client);
+            request.extensions_mut().insert(Secure(connection_info.secure));
+            request.extensions_mut().insert(reservation.clone());
+            request.extensions_mut().insert(tcp.clone());
+            async move {
+                progress.extend(site.limits.idle);
+                let response = site.answer(&connection_info, request, next).await;
+                progress.extend(site.limits.idle);
+                response.map(|body| Body::new(ChunkedBody::new(body, progress, site.limits.idle)))
+            }
+        });
+        let service = TowerToHyperService::new(self.router.clone().layer(layer));
+        let builder = builder();
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let ended = loop {
+            let deadline = progress.deadline();
+            tokio::select! {
+                ended = connection.as_mut() => break ended,
+                () = clock.sleep_until(deadline) => if progress.deadline() <= clock.now() {
+                    tracing::debug!(client = %client.0, "a page connection was idle for too long; closed");
+                    connection.as_mut().graceful_shutdown();
+                    let _ = tokio::time::timeout(CLOSING_LIMIT, connection).await;
+                    return;
+                },
+            }
+        };
+        // A client that disconnects is not the server's fault.
+        if let Err(error) = ended {
+            tracing::debug!(client = %client.0, %error, "a page connection broke off");
+        }
+    }
+
+    async fn answer(&self, connection_info: &ConnectionInfo, request: Request, next: Next) -> Response {
+        let path = request.uri().path().to_owned();
+        let mut response = match self.refusal(connection_info, &request) {
+            Some(refusal) => refusal,
+            None => next.run(request).await,
+        };
+        if let Some(refused) = response.extensions().get::<HttpRefusal>() {
+            self.log(connection_info.client.0, &path, refused);
+        }
+        for (name, value) in DEFAULT_HEADERS {
+            response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    /// Returns the response to a request that is not for this server or that uses a scheme it may not use, and none for all others.
+    fn refusal(&self, connection_info: &ConnectionInfo, request: &Request) -> Option<Response> {
+        let ConnectionInfo { client, local, secure } = connection_info;
+        let host = match requested_host(request) {
+            Ok(host) => host,
+            Err(refused) => return Some(refused.into_response()),
+        };
+        if !self.hosts.allows(&host, *local, *secure) {
+            let words = "this server does not accept requests for that host name: open a link that it printed, or start it with --host NAME";
+            return Some(HttpRefusal::new(StatusCode::MISDIRECTED_REQUEST, words).into_response());
+        }
+        let plain = self.unity && urs::is_own(request.method(), request.uri(), request.headers());
+        if *secure || client.0.is_loopback() || plain {
+            return None;
+        }
+        // Browsers allow WebTransport in a secure context only: over plain HTTP only this machine counts as one.
+        let target = format!("https://{host}{}", request.uri().path());
+        Some((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, target)]).into_response())
+    }
+
+    /// Logs a refusal. The rate is limited, so that strangers cannot fill the log.
+    fn log(&self, client: IpAddr, path: &str, refused: &HttpRefusal) {
+        let mut refusal_log = self.refusal_log.lock().unwrap_or_else(PoisonError::into_inner);
+        let RefusalLog { limiter, left_out } = &mut *refusal_log;
+        if limiter.take(self.clock.now(), client).is_err() {
+            // The limiter remembers as many addresses.
+            if left_out.len() < REFUSAL_LOG_RATE.addresses || left_out.contains_key(&client) {
+                *left_out.entry(client).or_default() += 1;
+            }
+            return;
+        }
+        let left_out = left_out.remove(&client).unwrap_or(0);
+        // The rest of the path may be the name of a session, which is a secret.
+        let route = clean(path.split('/').nth(1).unwrap_or_default());
+        let (status, reason) = (refused.status.as_u16(), clean(&refused.message));
+        tracing::warn!(%client, route, status, reason, left_out, "a request was refused");
+    }
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_LIMIT).max_buf_size(HTTP1_BUFFER_BYTES);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_LIMIT)
+        .max_concurrent_streams(MAX_HTTP2_STREAMS)
+        .max_send_buf_size(CHUNK_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(MAX_HEAD_BYTES);
+    builder
+}
+
+/// The deadline by which a connection must make progress.
+struct Progress {
+    clock: Clock,
+    deadline: Mutex<Time>,
+}
+
+impl Progress {
+    const fn new(clock: Clock, deadline: Time) -> Self {
+        Self { clock, deadline: Mutex::new(deadline) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Time> {
+        self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn deadline(&self) -> Time {
+        *self.lock()
+    }
+
+    /// Postpones the deadline after progress.
+    fn extend(&self, by: Span) {
+        *self.lock() = self.clock.now() + by;
+    }
+}
+
+/// Sends a body in chunks, which distinguishes a client that reads slowly from one that reads nothing: the transport requests the next
+/// chunk when most of the previous one has been sent.
+struct ChunkedBody {
+    body: Body,
+    rest: Bytes,
+    progress: Arc<Progress>,
+    idle_limit: Span,
+}
+
+impl ChunkedBody {
+    const fn new(body: Body, progress: Arc<Progress>, idle_limit: Span) -> Self {
+        Self { body, rest: Bytes::new(), progress, idle_limit }
+    }
+}
+
+impl HttpBody for ChunkedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let own = self.get_mut();
+        if own.rest.is_empty() {
+            let frame = match std::task::ready!(Pin::new(&mut own.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                ended => return Poll::Ready(ended),
+            };
+            match frame.into_data() {
+                Ok(data) => own.rest = data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+        own.progress.extend(own.idle_limit);
+        let piece = own.rest.split_to(own.rest.len().min(CHUNK_BYTES));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (inner, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests;

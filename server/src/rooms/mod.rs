@@ -1,0 +1,223 @@
+//! Rooms, whose members connect by WebSocket or WebTransport on the page's own port: admission, and the directory of open rooms.
+//!
+//! A member's task ([`member`]) moves messages between its connection ([`websocket`], [`webtransport`]) and its room's task ([`task`]),
+//! which alone drives the room and sends through its own end of the connection ([`peer`]). Decisions are made in [`nearlight_rooms`], and
+//! for rooms that several servers share in [`nearlight_fleet`], which has a task of its own ([`fleet`]).
+
+mod fleet;
+mod member;
+mod peer;
+mod task;
+pub(crate) mod websocket;
+pub(crate) mod webtransport;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nearlight_fleet::Connection;
+use nearlight_fleet::nats::Carrier;
+use nearlight_rooms::{Join, JoinError, NotAPose, ObjectId, Room, RoomConfig, default_objects};
+use nearlight_units::{Span, Time};
+use nearlight_wire::Pose;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::state::ServerState;
+use crate::transports::Sessions;
+use fleet::FleetTask;
+use peer::OutgoingSender;
+use task::RoomTask;
+
+/// The room that stays open as long as the server runs, and keeps its objects while it is empty.
+const DEFAULT_ROOM: &str = "main";
+/// Rooms that may be open at the same time. Guess: 1,000 members, four in each.
+const MAX_ROOMS: usize = 256;
+/// Time after which any other room closes if it is empty, and loses its objects' poses: longer than a member needs to come back over
+/// another network.
+const EMPTY_LIMIT: Span = Span::from_secs(60);
+/// Messages that may wait for a room's task. When the queue is full, the members' connections are not read.
+const MAX_QUEUED_MESSAGES: usize = 1_024;
+
+/// A room that its task shares with the studio, if it is the demonstration's world. The lock is never held while waiting.
+pub(crate) struct SharedRoom {
+    room: Mutex<Room>,
+    /// Notified when there is something to send.
+    transmits: Notify,
+}
+
+impl SharedRoom {
+    pub(crate) fn new(now: Time, objects: &[(ObjectId, Pose)]) -> Result<Self, NotAPose> {
+        let room = Room::new(now, RoomConfig::default(), objects)?;
+        Ok(Self { room: Mutex::new(room), transmits: Notify::new() })
+    }
+
+    fn with_default_objects(now: Time) -> Self {
+        Self::new(now, &default_objects()).expect("the objects have poses")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the room has members over a network.
+    pub(crate) fn has_remote_members(&self) -> bool {
+        self.lock().remote_members() > 0
+    }
+
+    /// Synchronises the room with the world that it represents.
+    pub(crate) fn exchange(&self, exchange: impl FnOnce(&mut Room)) {
+        let mut room = self.lock();
+        exchange(&mut room);
+        let transmits = room.has_transmit();
+        drop(room);
+        if transmits {
+            self.transmits.notify_one();
+        }
+    }
+}
+
+/// A message of a member's task to the room's task.
+enum RoomInput {
+    Join(Box<JoinRequest>),
+    Message {
+        connection: Connection,
+        bytes: bytes::Bytes,
+    },
+    /// The member's connection has closed, or broke if `lost`.
+    Left {
+        connection: Connection,
+        lost: bool,
+    },
+}
+
+/// A client's request to join a room.
+struct JoinRequest {
+    connection: Connection,
+    join: Join,
+    /// The channel to the member, which the room drops when the membership ends.
+    outgoing: OutgoingSender,
+    answer: oneshot::Sender<Result<(), JoinError>>,
+}
+
+/// The open rooms, and how many members they have together.
+pub(crate) struct Rooms {
+    max_members: usize,
+    open: Mutex<Directory>,
+    /// The default room, if it is the demonstration's world.
+    world: Option<Arc<SharedRoom>>,
+    /// The carrier to other servers with which all rooms are shared.
+    fleet: Option<Carrier>,
+    next_connection: AtomicU32,
+}
+
+#[derive(Default)]
+struct Directory {
+    rooms: BTreeMap<String, mpsc::Sender<RoomInput>>,
+    members: usize,
+}
+
+/// A member's place on the server, which is returned when it is dropped.
+struct MemberPlace(Arc<ServerState>);
+
+impl Drop for MemberPlace {
+    fn drop(&mut self) {
+        let mut open = self.0.rooms.open();
+        open.members -= 1;
+        self.0.metrics.on_members(open.members);
+    }
+}
+
+/// Why a room cannot be entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum EnterError {
+    #[error("Rooms are disabled on this server. Start it with --max-members above 0.")]
+    Disabled,
+    #[error("The server's rooms are full. Try again when somebody has left, or start it with a larger --max-members.")]
+    MembersFull,
+    #[error("{MAX_ROOMS} rooms are open on this server. Join one of them, or try again when one has closed.")]
+    TooManyRooms,
+}
+
+impl Rooms {
+    /// Creates the directory, for at most `max_members` members in all rooms together. `world` is the default room, if it is the
+    /// demonstration's world. Rooms of a fleet have no world, because each server has one of its own.
+    pub(crate) fn new(max_members: usize, world: Option<Arc<SharedRoom>>, fleet: Option<Carrier>) -> Self {
+        let world = world.filter(|_| fleet.is_none());
+        Self { max_members, open: Mutex::default(), world, fleet, next_connection: AtomicU32::new(1) }
+    }
+
+    /// Returns whether other servers share the same rooms.
+    fn is_shared(&self) -> bool {
+        self.fleet.is_some()
+    }
+
+    fn new_connection(&self) -> Connection {
+        Connection(self.next_connection.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn open(&self) -> MutexGuard<'_, Directory> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes a room if `is_idle` still holds under the lock, which is false if somebody has just come. Returns whether the room was
+    /// closed.
+    fn close(&self, name: &str, is_idle: impl FnOnce() -> bool) -> bool {
+        let mut open = self.open();
+        let closes = is_idle();
+        if closes {
+            open.rooms.remove(name);
+        }
+        closes
+    }
+}
+
+/// Opens the room of the demonstration's world, whose viewers are members before anybody connects over a network.
+pub(crate) async fn open_world(state: &Arc<ServerState>, sessions: &Sessions) {
+    if state.rooms.world.is_some() {
+        // The first room is within every limit.
+        let _ = enter(state, sessions, DEFAULT_ROOM).await;
+    }
+}
+
+fn take_place(state: &Arc<ServerState>) -> Result<MemberPlace, EnterError> {
+    let mut open = state.rooms.open();
+    match state.rooms.max_members {
+        0 => Err(EnterError::Disabled),
+        most if open.members >= most => Err(EnterError::MembersFull),
+        _ => {
+            open.members += 1;
+            state.metrics.on_members(open.members);
+            Ok(MemberPlace(Arc::clone(state)))
+        }
+    }
+}
+
+/// Returns the channel to the room of this name, after opening the room and starting its task if necessary.
+async fn enter(
+    state: &Arc<ServerState>,
+    sessions: &Sessions,
+    name: &str,
+) -> Result<mpsc::Sender<RoomInput>, EnterError> {
+    let (room, incoming) = {
+        let mut open = state.rooms.open();
+        if let Some(room) = open.rooms.get(name) {
+            return Ok(room.clone());
+        }
+        if open.rooms.len() >= MAX_ROOMS {
+            return Err(EnterError::TooManyRooms);
+        }
+        let (room, incoming) = mpsc::channel(MAX_QUEUED_MESSAGES);
+        open.rooms.insert(name.to_owned(), room.clone());
+        (room, incoming)
+    };
+    let (state, name) = (Arc::clone(state), name.to_owned());
+    // A server that starts no more sessions drops the task.
+    let _ = match state.rooms.fleet.clone() {
+        Some(fleet) => sessions.send(Box::pin(FleetTask::new(state, name, incoming, &fleet).run(fleet))).await,
+        None => sessions.send(Box::pin(RoomTask::new(state, name, incoming).run())).await,
+    };
+    Ok(room)
+}
+
+#[cfg(test)]
+mod tests;

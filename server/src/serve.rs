@@ -1,0 +1,512 @@
+//! Starts all parts of the server and shuts them down in order.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use nearlight_codec::Size;
+use nearlight_fec::policy::{UnknownPolicy, new_policy};
+use nearlight_net::link_layer::HardwareAddress;
+use nearlight_net::tcp::{CongestionControlError, check_congestion_control};
+use nearlight_net::{
+    CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Limits, Link, ListenOptions,
+    Listener, NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
+};
+use nearlight_rate::{Bounds, UnknownController, new_controller};
+use nearlight_rooms::Role;
+use nearlight_scene::{Application, OpenedSource, PacedTestCard, PushSource, SceneError, SourceKind, SustainedFormat};
+use nearlight_session::CaptureAlignment;
+use nearlight_units::Bitrate;
+use nearlight_webrtc::Certificate;
+use tokio::sync::{mpsc, watch};
+
+use crate::admission::Admission;
+use crate::encoding::EncoderPlacement;
+use crate::event_log::{EventLog, EventLogThread};
+use crate::hosts::Hosts;
+use crate::http::Site;
+use crate::links::{check_of, token_for};
+use crate::metrics::{Metrics, Observer};
+use crate::options::{IceServer, ServeOptions, UnityOptions};
+use crate::page::{self, ModelFile, PageState};
+use crate::pairing::Pairing;
+use crate::rooms::{self, Rooms, SharedRoom};
+use crate::rtc::whep::HttpRefusal;
+use crate::rtc::{self, RtcEndpoint};
+use crate::sound::Mixer;
+use crate::source::{MAX_RATE, bounds, check_rates, choose_format, open_source};
+use crate::state::{OfferLimiter, ServerState, extra_handshakes};
+use crate::studio::{Format, Studio, StudioOptions};
+use crate::transports::Acceptors;
+
+/// Age at which a self-signed certificate is renewed: it is valid for twelve days, and browsers accept fourteen.
+pub(crate) const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
+/// Interval at which the server checks that the studio still runs.
+const STUDIO_CHECK: Duration = Duration::from_millis(500);
+/// Sessions that may wait to begin.
+const MAX_WAITING_SESSIONS: usize = 64;
+/// Longest time that sessions may take to say goodbye when the server shuts down.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Why a server cannot start or continue.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error(transparent)]
+    Scene(#[from] SceneError),
+    #[error(transparent)]
+    Controller(#[from] UnknownController),
+    #[error(transparent)]
+    Fec(#[from] UnknownPolicy),
+    #[error("--tcp-control: {0}")]
+    TcpControl(#[from] CongestionControlError),
+    #[error("a picture of {width}x{height} cannot be encoded: {reason}")]
+    Size { width: u16, height: u16, reason: String },
+    #[error("{low_name} {low} is above {high_name} {high}: omit one of them or swap them")]
+    Rates { low_name: &'static str, low: Bitrate, high_name: &'static str, high: Bitrate },
+    #[error("--port and --rtc-port are both {0}: WebTransport and WebRTC need a UDP port each")]
+    OnePortForBoth(u16),
+    #[error("--unity-pages {0} is not a folder: name the `client` folder of Unity's package, or its `public`")]
+    UnityPages(String),
+    #[error("cannot write {path}: {source}")]
+    File { path: String, source: std::io::Error },
+    #[error("WebRTC cannot be offered: {0}")]
+    WebRtc(String),
+    #[error("the system cannot start more threads: {0}")]
+    Thread(std::io::Error),
+}
+
+/// A server with open ports. Its links are known, and clients that connect early wait until the studio has started.
+pub struct BoundServer {
+    options: ServeOptions,
+    clock: Clock,
+    token: Token,
+    identity: Identity,
+    listener: Listener,
+    endpoint: Arc<RtcEndpoint>,
+    ethernet: Vec<EthernetListener>,
+    ethernet_links: Vec<EthernetLink>,
+}
+
+/// A server that is ready for its first client.
+pub struct Server {
+    listener: Listener,
+    ethernet: Vec<EthernetListener>,
+    state: Arc<ServerState>,
+    endpoint: Arc<RtcEndpoint>,
+    ice_servers: Vec<IceServer>,
+    page: Arc<PageState>,
+    /// The names and addresses for which requests are answered.
+    hosts: Hosts,
+    unity: Option<UnityOptions>,
+    /// The names of a self-signed certificate besides this machine's; none if the certificate is the owner's.
+    own_names: Option<Vec<String>>,
+    closing: watch::Sender<bool>,
+    event_log: Option<EventLogThread>,
+    sustained: SustainedFormat,
+}
+
+impl BoundServer {
+    /// Opens the port. Call it inside a tokio runtime.
+    pub fn open(options: ServeOptions, clock: Clock) -> Result<Self, ServerError> {
+        new_controller(&options.controller, Bounds::up_to(MAX_RATE))?;
+        new_policy(&options.fec)?;
+        check_rates(&options)?;
+        if let Some(name) = &options.tcp_control {
+            check_congestion_control(name)?;
+        }
+        if let Some(port) = options.rtc_port.filter(|port| *port == options.port && *port != 0) {
+            return Err(ServerError::OnePortForBoth(port));
+        }
+        let pages = options.unity.as_ref().and_then(|unity| unity.pages.as_ref());
+        if let Some(pages) = pages.filter(|pages| !pages.is_dir()) {
+            return Err(ServerError::UnityPages(pages.display().to_string()));
+        }
+        let token = options.token.clone().map_or_else(Token::generate, Ok)?;
+        let identity = match &options.certificate {
+            Some((certificate, key)) => Identity::from_files(certificate, key)?,
+            None => Identity::self_signed(&options.hosts)?,
+        };
+        let limits = with_members(Limits::default(), options.max_members);
+        let listen = ListenOptions { address: options.address, port: options.port, limits };
+        let listener = Listener::bind(&listen, &identity, clock)?;
+        let endpoint = Arc::new(open_rtc_endpoint(&options, &listener, clock)?);
+        let (ethernet, ethernet_links) = (Vec::new(), Vec::new());
+        Ok(Self { options, clock, token, identity, listener, endpoint, ethernet, ethernet_links })
+    }
+
+    /// Serves these Ethernet interfaces too, for clients that know the token and have one of the `allowed` addresses, or any address. Call
+    /// it inside a tokio runtime.
+    pub fn with_ethernet(
+        mut self,
+        interfaces: &[EthernetInterface],
+        allowed: Option<&BTreeSet<HardwareAddress>>,
+    ) -> Result<Self, ServerError> {
+        for interface in interfaces {
+            let listener = EthernetListener::start(interface, allowed.cloned(), &self.token, self.clock)?;
+            self.ethernet.push(listener);
+            let (server, token) = (interface.address(), Some(self.token.to_string()));
+            self.ethernet_links.push(EthernetLink { interface: None, server, token });
+        }
+        Ok(self)
+    }
+
+    /// Returns the links for clients in the same network that connect without IP. Each client adds its own interface.
+    #[must_use]
+    pub fn ethernet_links(&self) -> &[EthernetLink] {
+        &self.ethernet_links
+    }
+
+    /// Returns WebRTC's UDP port.
+    #[must_use]
+    pub fn rtc_port(&self) -> u16 {
+        self.endpoint.port()
+    }
+
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.listener.port()
+    }
+
+    /// Returns the link for a browser on this machine: with a name of the owner's certificate, with localhost, or with the only address
+    /// that the server listens on.
+    #[must_use]
+    pub fn local_link(&self) -> Link {
+        let only = self.listener.only_address().map(|address| address.to_string());
+        match self.identity.names().into_iter().next().or(only) {
+            Some(host) => self.link(true, host),
+            None => self.link(false, "localhost".into()),
+        }
+    }
+
+    /// Returns links for other machines: with the certificate's names, or else with addresses, the likeliest first.
+    #[must_use]
+    pub fn other_links(&self) -> Vec<Link> {
+        let announced = self.options.announced.iter().copied();
+        let addresses =
+            || announced.chain(self.listener.reachable_addresses()).map(|address| address.to_string()).collect();
+        let names = self.identity.names();
+        let hosts: Vec<String> = if names.is_empty() { addresses() } else { names };
+        hosts.into_iter().map(|host| self.link(true, host)).collect()
+    }
+
+    /// Returns the link to which a front sends clients, without a token: with a name that the owner gave, or else the likeliest link for
+    /// other machines.
+    #[must_use]
+    pub fn public_link(&self) -> Link {
+        let given = self.options.hosts.iter().find(|host| !host.contains('*'));
+        let given = given.map(|host| self.link(true, host.clone()));
+        let link = given.or_else(|| self.other_links().into_iter().next()).unwrap_or_else(|| self.local_link());
+        Link { token: None, ..link }
+    }
+
+    /// Returns a value that servers and fronts with the same token share and that does not reveal the token.
+    #[must_use]
+    pub fn token_check(&self) -> String {
+        check_of(&self.token)
+    }
+
+    /// Returns `link` with the token of this role. All other links have the owner's token, which is that of hosts.
+    #[must_use]
+    pub fn link_for(&self, role: Role, link: &Link) -> Link {
+        Link { token: Some(token_for(&self.token, role).to_string()), ..link.clone() }
+    }
+
+    fn link(&self, secure: bool, host: String) -> Link {
+        let certificate = pinned(&self.identity);
+        Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate }
+    }
+
+    /// Starts the renderer and everything else behind the port, which takes a second or two.
+    pub fn start(self) -> Result<Server, ServerError> {
+        let clock = self.clock;
+        let source = open_source(&self.options, &move || clock.now())?;
+        self.start_with(source)
+    }
+
+    /// Starts with a source that the program provides, instead of the one in the options. Rates and encoders are chosen for the options'
+    /// size and frame rate.
+    pub fn start_with_source(self, source: Box<dyn PushSource>) -> Result<Server, ServerError> {
+        self.start_with(OpenedSource::SelfPaced(source))
+    }
+
+    fn start_with(self, mut source: OpenedSource) -> Result<Server, ServerError> {
+        let Self { options, clock, token, identity, listener, endpoint, ethernet, .. } = self;
+        let now = move || clock.now();
+        let (format, sustained) = choose_format(&mut source, &options, &now)?;
+        // The pictures of a single client can be captured at the times that suit it best.
+        let shared_encodes = options.shared_encodes && options.max_clients > 1;
+        if shared_encodes && options.source == SourceKind::TestCard {
+            let Size { width, height } = format.size;
+            source = OpenedSource::SelfPaced(Box::new(PacedTestCard::new((width, height), format.fps)?));
+        }
+        let bounds = bounds(format, &options);
+        let (event_log, event_log_thread) = options.events.as_deref().map(create_event_log).transpose()?.unzip();
+        let feed = match &mut source {
+            OpenedSource::OnDemand(_) => None,
+            OpenedSource::SelfPaced(source) => source.sound(),
+        };
+        let application: &mut dyn Application = match &mut source {
+            OpenedSource::OnDemand(source) => source.as_mut(),
+            OpenedSource::SelfPaced(source) => source.as_mut(),
+        };
+        let (adapter, cues) = (application.describe(), application.poll_cues());
+        let demonstration = application.is_demonstration();
+        let model = application.model().map(ModelFile::new).map(Arc::new);
+        let world = application.objects().map(|objects| SharedRoom::new(clock.now(), &objects));
+        let world = world.transpose().expect("a world's objects have poses").map(Arc::new);
+        let heard = options.sound && (cues.is_some() || feed.is_some());
+        let sound = heard.then(|| Mixer::start(clock, feed)).transpose().map_err(ServerError::Thread)?;
+        let encoders = options.encoders.clone();
+        let captures = if options.fitted_captures { CaptureAlignment::Fitted } else { CaptureAlignment::Even };
+        let metrics = Arc::new(Metrics::new());
+        let studio = StudioOptions {
+            format,
+            clock,
+            encoders,
+            sound: sound.clone(),
+            room: world.clone(),
+            captures,
+            shared_encodes,
+            placement: if options.synchronous { EncoderPlacement::Inline } else { EncoderPlacement::Thread },
+            metrics: Arc::clone(&metrics),
+        };
+        let studio = Studio::start(source, studio).map_err(ServerError::Thread)?;
+        let (closing, closing_seen) = watch::channel(false);
+        let self_signed = identity.is_self_signed();
+        let state = Arc::new(ServerState {
+            clock,
+            pairing: Pairing::new(&token, pinned(&identity)),
+            handshakes: ServerState::new_handshakes(options.max_members),
+            offers: OfferLimiter::new(),
+            admission: Admission::new(options.max_clients),
+            rooms: Rooms::new(options.max_members, world, options.fleet),
+            next_session: AtomicU32::new(1),
+            studio,
+            sound,
+            clipboard: options.clipboard,
+            adapter,
+            demonstration,
+            format,
+            codec: options.codec,
+            controller: options.controller,
+            fec: options.fec,
+            recovery: options.recovery,
+            bounds,
+            pacing: options.pacing,
+            tcp_control: options.tcp_control.clone(),
+            emulated_paths: options.emulated_paths.clone(),
+            datagram: options.datagram.map_or(usize::MAX, usize::from),
+            encoders: options.encoders,
+            metrics: Arc::clone(&metrics),
+            event_log,
+            closing: closing_seen,
+        });
+        let (healthy, checking) = (Arc::clone(&state), Arc::clone(&state));
+        let page = Arc::new(PageState {
+            metrics,
+            info: RwLock::new(SessionInfo { certificate_sha256: pinned(&identity) }),
+            healthy: Box::new(move || !healthy.studio.has_failed()),
+            check: Box::new(move |from, token| checking.check_token(from, token).map_err(HttpRefusal::from)),
+            model,
+        });
+        let announced = options.announced.iter().map(ToString::to_string);
+        let named = identity.certificate_names().into_iter().chain(options.hosts.iter().cloned());
+        let hosts = Hosts::new(machine_names().into_iter().chain(announced).chain(named));
+        let own_names = self_signed.then_some(options.hosts);
+        let (ice_servers, unity, event_log) = (options.ice_servers, options.unity, event_log_thread);
+        Ok(Server {
+            listener,
+            ethernet,
+            state,
+            endpoint,
+            ice_servers,
+            page,
+            hosts,
+            unity,
+            own_names,
+            closing,
+            event_log,
+            sustained,
+        })
+    }
+}
+
+impl Server {
+    /// Returns the name of the renderer or other source of the pictures.
+    #[must_use]
+    pub fn adapter(&self) -> &str {
+        &self.state.adapter
+    }
+
+    /// Returns one line on size and frame rate, with the reason if they were measured.
+    #[must_use]
+    pub fn format(&self) -> String {
+        let Format { size, fps, .. } = self.state.format;
+        format!("{}x{} at {fps} fps: {}", size.width, size.height, self.sustained.reason)
+    }
+
+    /// Returns an observer, which reads the sessions' figures while the server runs.
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        Observer(Arc::clone(&self.state.metrics))
+    }
+
+    /// Serves until `stop` completes, then says goodbye to every client. `on_renewal` is called with each certificate that replaces the one
+    /// in the links.
+    pub async fn run(
+        self,
+        stop: impl Future<Output = ()>,
+        on_renewal: impl Fn(CertificateHash),
+    ) -> Result<(), ServerError> {
+        let Self {
+            listener,
+            ethernet,
+            state,
+            endpoint,
+            ice_servers,
+            page,
+            hosts,
+            unity,
+            own_names,
+            closing,
+            event_log,
+            sustained: _,
+        } = self;
+        let (sessions, mut begun) = mpsc::channel(MAX_WAITING_SESSIONS);
+        let listener = Arc::new(listener);
+        let acceptors = Acceptors {
+            state: &state,
+            listener: &listener,
+            ethernet,
+            endpoint: &endpoint,
+            ice_servers: &ice_servers,
+            unity: unity.as_ref(),
+        };
+        let (routes, mut accepting) = acceptors.open(&sessions);
+        rooms::open_world(&state, &sessions).await;
+        let router = page::router(Arc::clone(&page)).merge(routes);
+        let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock));
+        let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);
+        renewal.tick().await;
+        let mut check = tokio::time::interval(STUDIO_CHECK);
+        let (mut session_tasks, mut pages) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                Some(session) = begun.recv() => {
+                    session_tasks.spawn(session);
+                }
+                Some(stream) = listener.accept_page() => {
+                    if stream.framed() {
+                        state.on_media_connection(&stream.tcp());
+                        pages.spawn(rtc::streams::serve(stream, Arc::clone(&endpoint)));
+                    } else {
+                        pages.spawn(Arc::clone(&site).serve(stream));
+                    }
+                }
+                Some(_) = pages.join_next() => {}
+                Some(ended) = session_tasks.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a session failed");
+                    }
+                }
+                _ = renewal.tick() => if let Some(names) = &own_names {
+                    on_renewal(renew(&listener, &page, &state.pairing, names)?);
+                },
+                _ = check.tick() => if state.studio.has_failed() {
+                    break;
+                },
+            }
+        }
+        let _ = closing.send(true);
+        let goodbyes = async { while session_tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(GOODBYE_LIMIT, goodbyes).await;
+        session_tasks.shutdown().await;
+        pages.shutdown().await;
+        listener.shutdown("the server is shutting down").await;
+        accepting.shutdown().await;
+        drop((site, page, sessions, begun));
+        finish(state, event_log).await
+    }
+}
+
+/// Waits for the threads of the studio and of the event log. Nothing else may hold the server's state any more.
+async fn finish(state: Arc<ServerState>, event_log: Option<EventLogThread>) -> Result<(), ServerError> {
+    let state = Arc::into_inner(state).expect("sessions and pages have ended");
+    let ServerState { studio, event_log: entries, .. } = state;
+    drop(entries);
+    let ended = tokio::task::spawn_blocking(move || {
+        let ended = studio.finish();
+        if let Some(thread) = event_log {
+            thread.finish();
+        }
+        ended
+    });
+    match ended.await {
+        Ok(ended) => Ok(ended?),
+        Err(error) => Err(SceneError::Adapter(error.to_string()).into()),
+    }
+}
+
+/// Returns the certificate that clients pin. None if an authority has signed it, because such a certificate is renewed while links stay in
+/// use.
+fn pinned(identity: &Identity) -> Option<CertificateHash> {
+    identity.is_self_signed().then(|| identity.certificate_sha256())
+}
+
+fn renew(
+    listener: &Listener,
+    page: &PageState,
+    pairing: &Pairing,
+    names: &[String],
+) -> Result<CertificateHash, NetError> {
+    let identity = Identity::self_signed(names)?;
+    let hash = identity.certificate_sha256();
+    // A proof that is bound to the certificate may arrive as soon as the certificate is presented.
+    pairing.set_certificate(hash);
+    listener.set_identity(&identity)?;
+    *page.info.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
+        SessionInfo { certificate_sha256: Some(hash) };
+    tracing::info!("the self-signed certificate was renewed");
+    Ok(hash)
+}
+
+/// Opens WebRTC's socket, on the port after the page's if that is free.
+fn open_rtc_endpoint(options: &ServeOptions, listener: &Listener, clock: Clock) -> Result<RtcEndpoint, ServerError> {
+    let beside = listener.port().checked_add(1).unwrap_or(0);
+    let socket = match options.rtc_port {
+        Some(port) => bind_udp(options.address, port)?,
+        None => bind_udp(options.address, beside).or_else(|error| {
+            tracing::warn!(%error, "the port after --port is not available for WebRTC, so a random free one is used; choose one with --rtc-port");
+            bind_udp(options.address, 0)
+        })?,
+    };
+    let certificate = Certificate::generate().map_err(|error| ServerError::WebRtc(error.to_string()))?;
+    let reachable = listener.reachable_addresses();
+    RtcEndpoint::new(socket, &options.announced, &reachable, listener.port(), certificate, clock)
+        .map_err(|error| ServerError::WebRtc(error.to_string()))
+}
+
+/// Returns the limits with one more page connection for each member of a room. All of them may come from one address.
+const fn with_members(limits: Limits, members: usize) -> Limits {
+    Limits {
+        handshakes: limits.handshakes + extra_handshakes(members),
+        handshakes_per_address: limits.handshakes_per_address + extra_handshakes(members),
+        pages: limits.pages + members,
+        pages_per_address: limits.pages_per_address + members,
+        reserved_pages: limits.reserved_pages + members,
+        ..limits
+    }
+}
+
+/// Creates the file of the event log and starts the thread that writes it.
+fn create_event_log(path: &Path) -> Result<(EventLog, EventLogThread), ServerError> {
+    EventLog::create(path).map_err(|source| ServerError::File { path: path.display().to_string(), source })
+}

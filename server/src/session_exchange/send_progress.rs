@@ -1,0 +1,42 @@
+//! Progress of the session with the frames that it was given.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Counts the frames that the session was given and those that it has passed to its transport.
+#[derive(Debug, Default)]
+pub(super) struct SendProgress {
+    counts: Mutex<FrameCounts>,
+    sent: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct FrameCounts {
+    given: u64,
+    sent: u64,
+}
+
+impl SendProgress {
+    fn counts(&self) -> MutexGuard<'_, FrameCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that a frame is about to be delivered.
+    pub(super) fn on_given(&self) {
+        self.counts().given += 1;
+    }
+
+    /// Records that frames were passed to the transport.
+    pub(super) fn on_sent(&self, frames: u64) {
+        let mut counts = self.counts();
+        counts.sent += frames;
+        drop(counts);
+        self.sent.notify_all();
+    }
+
+    /// Waits until every frame is sent, at most for `limit`, and not for a session that has left.
+    pub(super) fn wait(&self, limit: Duration, has_left: impl Fn() -> bool) {
+        let waits = |counts: &mut FrameCounts| counts.sent < counts.given && !has_left();
+        drop(self.sent.wait_timeout_while(self.counts(), limit, waits));
+    }
+}

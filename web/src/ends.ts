@@ -1,0 +1,36 @@
+// What must be undone when a part of the page ends.
+
+/** Collects how to end what has been started. What is added after `close` ends at once: starting may take longer than the wish to start. */
+export class Ends {
+  #closed = false;
+  readonly #ends: (() => void)[] = [];
+  readonly #listening = new AbortController();
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** For `addEventListener`: aborted by `close`. */
+  get signal(): AbortSignal {
+    return this.#listening.signal;
+  }
+
+  add(end: () => void): void {
+    if (this.#closed) end();
+    else this.#ends.push(end);
+  }
+
+  /** Calls `act` periodically until the end. */
+  every(milliseconds: number, act: () => void): void {
+    const timer = setInterval(act, milliseconds);
+    this.add(() => clearInterval(timer));
+  }
+
+  /** Ends everything, the newest first. Further calls do nothing. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#listening.abort();
+    for (const end of this.#ends.splice(0).reverse()) end();
+  }
+}

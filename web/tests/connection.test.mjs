@@ -1,0 +1,223 @@
+// How a session is dialled, watched and ended, and what the page says of failures: in virtual time, without a browser or a server.
+
+import assert from "node:assert/strict";
+import { after, afterEach, beforeEach, test } from "node:test";
+import { load } from "./load.mjs";
+import { VirtualTime, fakePage, FakeElement, outcome } from "./virtual.mjs";
+
+const time = new VirtualTime();
+fakePage();
+
+const channels = [];
+globalThis.MessageChannel = class extends MessageChannel {
+  constructor() {
+    super();
+    channels.push(this);
+  }
+};
+after(() => {
+  for (const { port1, port2 } of channels) for (const port of [port1, port2]) port.close();
+});
+
+/** What the network does: `session.json`, `whep`, and the three transports. */
+let network;
+/** Which transport was dialled when, and what the page was told. */
+let log;
+
+beforeEach(() => {
+  network = { sessionJson: true, whep: true, webtransport: "silent", webrtc: "silent", websocket: "open" };
+  log = { begun: time.now, dialled: [], opened: [], states: [], control: 0, lost: 0 };
+});
+
+let connection;
+afterEach(async () => {
+  connection?.close();
+  await time.advance(20_000);
+});
+
+globalThis.VideoDecoder = class {};
+globalThis.fetch = async (address, { method = "GET", signal } = {}) => {
+  const { pathname } = new URL(address);
+  if (pathname.startsWith("/whep") && method === "POST") log.dialled.push(["webrtc", time.now]);
+  const answers = pathname.startsWith("/whep") ? network.whep : network.sessionJson;
+  if (signal?.aborted) throw signal.reason;
+  if (!answers) throw new TypeError("Failed to fetch");
+  if (pathname.startsWith("/whep")) return new Response("v=0\r\na=candidate:1 1 udp 1 192.0.2.1 8091 typ host\r\n", { status: 201 });
+  return Response.json({ certificate_sha256: null });
+};
+globalThis.WebTransport = class {
+  closed = new Promise(() => undefined);
+  ready = new Promise((_, reject) => (this.fail = reject));
+  constructor() {
+    log.dialled.push(["webtransport", time.now]);
+  }
+  close() {
+    this.fail(new Error("closed"));
+  }
+};
+globalThis.WebSocket = class {
+  static OPEN = 1;
+  readyState = 1;
+  bufferedAmount = 0;
+  constructor() {
+    log.dialled.push(["websocket", time.now]);
+    network.socket = this;
+    setTimeout(() => network.websocket === "open" && this.onmessage?.({ data: "challenge" }), 20);
+  }
+  send() {}
+  close() {}
+};
+globalThis.RTCPeerConnection = class {
+  connectionState = "new";
+  addTransceiver = () => ({ receiver: { track: {} } });
+  createDataChannel = () => {
+    const channel = { readyState: "connecting", close: () => undefined };
+    this.channels = [...(this.channels ?? []), channel];
+    network.peer = this;
+    return channel;
+  };
+  createOffer = async () => ({ sdp: "v=0" });
+  getConfiguration = () => ({});
+  setLocalDescription = async () => undefined;
+  setRemoteDescription = async () => {
+    if (network.webrtc === "open") this.open();
+  };
+  getStats = async () => new Map((network.stats ?? []).map((one, index) => [index, one]));
+  open() {
+    for (const channel of this.channels) channel.readyState = "open";
+    for (const channel of this.channels) channel.onopen();
+  }
+  close() {}
+};
+globalThis.RTCRtpReceiver = { getCapabilities: () => ({ codecs: [] }) };
+document.createElement = () => Object.assign(new FakeElement(), { requestVideoFrameCallback: () => undefined, play: async () => undefined });
+globalThis.MediaStream = class {};
+
+const { Connection, Peer, explain } = await load("connection.ts", "peer.ts", "carrier.ts");
+
+function connect({ transport = "auto" } = {}) {
+  const options = { origin: "https://server.example/", token: "t", certificate: null, transport, webrtc: true };
+  return new Connection(options, {
+    askForPeer: (port) => new Peer({ port, origin: options.origin, token: "t", codecs: ["h264", "vp8"], onSound: () => undefined, audible: () => false, onCarriage: () => undefined }),
+    onOpen: (carrier, why) => log.opened.push({ name: carrier.name, at: time.now, why }),
+    onControl: () => (log.control += 1),
+    onDatagram: () => undefined,
+    onPicture: () => undefined,
+    onCounts: () => undefined,
+    onSoundCounts: () => undefined,
+    onUndecodable: () => log.states.push({ state: "undecodable" }),
+    onRefused: (reason) => log.states.push({ state: "refused", reason }),
+    onLost: () => (log.lost += 1),
+    onState: (state) => log.states.push(state),
+  });
+}
+
+test("each transport that another may replace gets the same time, so that the last is reached in six seconds", async () => {
+  connection = connect();
+  await time.advance(8_000);
+  assert.deepEqual(log.dialled.map(([name]) => name), ["webtransport", "webrtc", "websocket"]);
+  const [first, second, third] = log.dialled.map(([, at]) => at);
+  assert.ok(second - first === 3_000 && third - second === 3_000, `dialled at ${[first, second, third]}`);
+  assert.equal(log.opened[0].name, "websocket");
+});
+
+test("an offer that gets no answer blocks WebRTC alone: the WebSocket is tried at once", async () => {
+  network.whep = false;
+  connection = connect();
+  await time.advance(5_000);
+  assert.deepEqual(log.dialled.map(([name]) => name), ["webtransport", "webrtc", "websocket"]);
+  assert.deepEqual(log.opened.map(({ name, why }) => [name, why]), [["websocket", "WebRTC does not get through: no answer from server.example (Failed to fetch)"]]);
+  const took = log.opened[0].at - log.begun;
+  assert.ok(took < 3_500, `open after ${took} ms`);
+});
+
+test("a server that is away for a while is found again over the transport that got through before", async () => {
+  network.webrtc = "open";
+  connection = connect();
+  await time.advance(4_000);
+  assert.deepEqual(log.opened.map(({ name }) => name), ["webrtc"]);
+  [network.sessionJson, network.whep] = [false, false];
+  network.peer.channels[0].onclose();
+  await time.advance(10_000);
+  [network.sessionJson, network.whep] = [true, true];
+  await time.advance(10_000);
+  assert.deepEqual(log.opened.map(({ name }) => name), ["webrtc", "webrtc"]);
+  assert.equal(log.dialled.filter(([name]) => name === "webtransport").length, 1);
+});
+
+test("control messages are signs of life", async () => {
+  connection = connect({ transport: "websocket" });
+  await time.advance(100);
+  for (let message = 0; message < 16; message += 1) {
+    await time.advance(500);
+    network.socket.onmessage({ data: "{}" });
+  }
+  assert.equal(log.control, 16);
+  assert.deepEqual(log.states.map(({ state }) => state), ["connecting", "waiting"]);
+  assert.equal(log.lost, 0);
+  await time.advance(6_000);
+  assert.ok(log.states.some(({ state }) => state === "stalled"), "silence is noticed");
+  assert.ok(log.states.some(({ why }) => why === "nothing came from the server for 4 s"), JSON.stringify(log.states));
+});
+
+test("frames that the browser's WebRTC receives and does not decode are noticed, pictures that stand still are not", async () => {
+  const counters = { type: "inbound-rtp", kind: "video", packetsReceived: 1, framesReceived: 0, framesDecoded: 0 };
+  network.stats = [counters];
+  network.webrtc = "open";
+  connection = connect({ transport: "webrtc" });
+  const run = async (seconds, decodes) => {
+    for (let step = 0; step < seconds * 30; step += 1) {
+      counters.framesReceived += 1;
+      if (decodes) counters.framesDecoded += 1;
+      network.peer.channels[1].onmessage({ data: new ArrayBuffer(1) });
+      await time.advance(1_000 / 30);
+    }
+  };
+  const undecodable = () => log.states.filter(({ state }) => state === "undecodable").length;
+  await run(1, true);
+  await time.advance(3_000);
+  assert.equal(undecodable(), 0, "a program that draws nothing");
+  await run(5, false);
+  assert.equal(undecodable(), 0, "a decoder that has worked gets more time");
+  await run(3, false);
+  assert.ok(undecodable() > 0);
+});
+
+test("what failed is said as far as it is known, and no cause is made up", async () => {
+  const { request } = await load("http.ts");
+  assert.equal(explain(new TypeError("x is undefined")), "x is undefined");
+  assert.equal(explain("odd"), "odd");
+  network.sessionJson = false;
+  const address = new URL("https://server.example:8443/session.json");
+  const words = async (init = {}) => explain((await outcome(request(address, init))).error);
+  assert.equal(await words(), "no answer from server.example:8443 (Failed to fetch)");
+  const late = new AbortController();
+  late.abort(new DOMException("The operation timed out.", "TimeoutError"));
+  assert.equal(await words({ signal: late.signal }), "no answer from server.example:8443 in time");
+  navigator.onLine = false;
+  assert.equal(await words(), "no answer from server.example:8443: the browser reports that it is offline");
+  navigator.onLine = true;
+});
+
+test("a socket that never opens, one that breaks and one that the server closes are told apart", async () => {
+  network.websocket = "silent";
+  const ends = [
+    [[{}], "the connection does not open"],
+    [["open", { wasClean: false }], "the connection broke"],
+    [["open", { wasClean: true, reason: "full" }], "the server closed the connection: full"],
+  ];
+  for (const [events, why] of ends) {
+    connection = connect({ transport: "websocket" });
+    await time.advance(10);
+    for (const one of events) one === "open" ? network.socket.onopen() : network.socket.onclose(one);
+    await time.advance(10);
+    assert.equal(log.states.at(-1).why, why);
+    connection.close();
+  }
+});
+
+test("a worker that fails is described by what its browser tells", async () => {
+  const { workerError } = await load("worker-error.ts");
+  assert.equal(workerError({}), "the browser gives no reason");
+  assert.equal(workerError({ message: "boom", filename: "https://server.example/worker.js", lineno: 3 }), "boom (worker.js:3)");
+});
