@@ -33,9 +33,9 @@ case $purpose in kernel | test-all) packages+=(clang libelf-dev zlib1g-dev) ;; e
 case $purpose in python | test | test-all) packages+=(python3-venv) ;; esac
 # bubblewrap, xterm: programs whose windows are served, in their sandbox. Serving programs takes xvfb and bubblewrap as well; whoever
 # does not needs neither.
-[ -n "$tests" ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump bubblewrap xterm
+[ -n "$tests" ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump bubblewrap xterm xfonts-base
   # Programs that are served: paplay, which plays, and SDL, with which the tests' own program captures the pointer and opens a
-  # dialog, and OpenUVR's host is compiled.
+  # dialog, whose text takes an X server's own fonts, and OpenUVR's host is compiled.
   pulseaudio-utils libsdl2-dev
   # A compositor for programs that need Wayland, and such a program.
   sway foot

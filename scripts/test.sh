@@ -83,16 +83,19 @@ doc_examples() {
     xargs -I{} sed -n 's/^name = "\(nearlight-[a-z-]*\)"/-p\n\1/p' {}/Cargo.toml)
   cargo test --quiet --profile "$profile" --doc "${crates[@]}"
 }
-# Files that measure themselves or share an interface run alone, the others side by side.
+# page CONCURRENCY FILE...
 page() {
   (cd web && timeout 1800 node --test --test-concurrency="$1" "${@:2}")
 }
-page_files() {
+# Files that judge times and rates run alone, the others side by side.
+timed_page_files=(tests/session.test.mjs tests/sound.test.mjs tests/program.test.mjs tests/room.test.mjs tests/webrtc.test.mjs)
+other_page_files() {
   local file
   for file in web/tests/*.test.mjs; do
-    case ${file#web/tests/} in
-      firefox.* | webkit.* | fleet.*) ;;
-      *) echo "${file#web/}" ;;
+    file=${file#web/}
+    case " ${timed_page_files[*]} tests/firefox.test.mjs tests/webkit.test.mjs tests/fleet.test.mjs " in
+      *" $file "*) ;;
+      *) echo "$file" ;;
     esac
   done
 }
@@ -102,8 +105,9 @@ case ${1:-} in
     step "building the Rust suites" rust_build
     step "every Rust suite" rust_suites
     step "examples in the documentation" doc_examples
-    mapfile -t files < <(page_files)
-    step "the page in Chromium" page 1 "${files[@]}"
+    mapfile -t files < <(other_page_files)
+    step "the page in Chromium, side by side" page "$(nproc)" "${files[@]}"
+    step "the page in Chromium, one after another" page 1 "${timed_page_files[@]}"
     step "the Python package, installed from its wheel" scripts/python.sh test
     ;;
   further)
