@@ -243,7 +243,7 @@ impl<C: Carrier> SessionTask<C> {
         match hello.name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
             Some(name) if is_member_name(name) => common.on_application_data(ToApplication::Name(name.into()))?,
             Some(_) => {
-                tracing::info!(session = self.number, "ignored a user name that is not valid for a member of a room")
+                tracing::info!(session = self.number, "ignored a user name that is not valid for a member of a room");
             }
             None => {}
         }

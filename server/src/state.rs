@@ -133,7 +133,7 @@ impl ServerState {
                 }
                 // A client that was killed a moment ago is not yet known to be silent.
                 Err(AdmissionError::Full) if now <= came_at + SUSPECT_SILENCE => {
-                    tokio::time::sleep(ADMISSION_CHECK).await
+                    tokio::time::sleep(ADMISSION_CHECK).await;
                 }
                 taken => {
                     let permit = taken.map_err(|why| self.not_admitted(why))?;

@@ -3,9 +3,10 @@
 //! A server parses untrusted bytes with large libraries (QUIC, WebRTC, codecs, graphics drivers). If one of them is compromised, the attacker should
 //! find no more than the server needs. Three layers, each applied to the thread that starts all others:
 //!
-//! - No Linux capability is kept, except for binding a port below 1024 if one is requested. - Landlock: files outside of the system's folders and
-//! those named on the command line cannot be read; only devices, temporary files, the drivers' shader caches and the named output can be written. -
-//! seccomp: system calls that change the machine or inspect other processes fail with EPERM.
+//! - No Linux capability is kept, except for binding a port below 1024 if one is requested.
+//! - Landlock: files outside of the system's folders and those named on the command line cannot be read; only devices, temporary files, the
+//!   drivers' shader caches and the named output can be written.
+//! - seccomp: system calls that change the machine or inspect other processes fail with EPERM.
 //!
 //! Layers that the kernel does not support are skipped and reported.
 

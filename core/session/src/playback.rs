@@ -22,8 +22,8 @@ struct BufferedFrame {
 }
 
 impl BufferedFrame {
-    /// When its rendering began, on the server's clock.
-    const fn rendered_at(&self) -> RemoteTime {
+    /// Returns when rendering the frame began, on the server's clock.
+    const fn render_start(&self) -> RemoteTime {
         self.frame.header.render_started_at
     }
 }
@@ -62,7 +62,7 @@ impl PlaybackBuffer {
         while self.bytes - played > MAX_BYTES || self.held.len() - early > usize::from(u8::MAX) {
             played += self.held[early].frame.bits().len();
             early += 1;
-            delay = delay.min(now.ahead_of(self.held[early - 1].rendered_at()));
+            delay = delay.min(now.ahead_of(self.held[early - 1].render_start()));
         }
         self.delay = Some(delay);
     }
@@ -85,7 +85,7 @@ impl PlaybackBuffer {
     }
 
     fn due(&self) -> Option<Time> {
-        Some(self.held.front()?.rendered_at().passed_by(self.delay?))
+        Some(self.held.front()?.render_start().passed_by(self.delay?))
     }
 
     /// When [`PlaybackBuffer::poll`] has a frame, or the fill level is to be reported to the server.

@@ -198,7 +198,7 @@ impl Protection {
         if plan.repairs > 0 {
             match frame.segmentation() {
                 Some(segmentation) => {
-                    frame.planned = external_repairs(segmentation.repair_size(), plan.repairs.min(frame.symbols))
+                    frame.planned = external_repairs(segmentation.repair_size(), plan.repairs.min(frame.symbols));
                 }
                 None => self.generate(frame, older, cover, plan.repairs).unwrap_or_default(),
             }

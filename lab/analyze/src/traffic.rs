@@ -53,7 +53,7 @@ pub struct CaptureSummary {
     pub fragment_bytes: u64,
     /// Neither IPv4 nor IPv6.
     pub not_ip: u64,
-    /// PPPoE session (`0x8864`) and MPLS (`0x8847`) frames among them. Their IP packets are not read.
+    /// `PPPoE` session (`0x8864`) and MPLS (`0x8847`) frames among them. Their IP packets are not read.
     pub pppoe: u64,
     pub mpls: u64,
     /// IP that is not UDP.

@@ -100,7 +100,7 @@ impl Injection {
             self.controls.set_gamepads(gamepads.load(Ordering::Relaxed));
             match next {
                 Ok(ViewerEvent::Input { now, viewer, input }) => {
-                    self.controls.on_input(now, viewer, &input, &mut actions)
+                    self.controls.on_input(now, viewer, &input, &mut actions);
                 }
                 Ok(ViewerEvent::Left { now, viewer }) => self.controls.on_viewer_left(now, viewer, &mut actions),
                 Ok(ViewerEvent::Released { now, viewer }) => self.controls.on_released(now, viewer, &mut actions),

@@ -136,7 +136,7 @@ impl Readback {
         let Some(Pending { fence, draw_started_at, .. }) = slot.pending.take() else { return };
         let rows = Rows::BottomUp;
         self.gl.with_buffer(slot.buffer, bytes, |bytes| {
-            submit(&CopiedPicture { bytes, order, rows, size, draw_started_at })
+            submit(&CopiedPicture { bytes, order, rows, size, draw_started_at });
         });
         if let Some(Fence(sync)) = fence {
             self.gl.delete_sync(sync);

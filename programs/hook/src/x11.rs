@@ -14,7 +14,7 @@ use x11rb::protocol::xtest::ConnectionExt as _;
 use x11rb::rust_connection::RustConnection;
 use x11rb::{CURRENT_TIME, NONE};
 
-/// The first version of XFIXES_VERSION that reports the cursor's image and its changes.
+/// The first version of `XFIXES_VERSION` that reports the cursor's image and its changes.
 const XFIXES_VERSION: (u32, u32) = (2, 0);
 /// Maximum number of levels of the window tree that are searched. Guess: a window manager adds two or three levels to a program's one or
 /// two.

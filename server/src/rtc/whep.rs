@@ -37,7 +37,7 @@ const SDP: &str = "application/sdp";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
 /// Prefix of the option for the latency marker in the query of an offer.
 const MARKER: &str = "marker=";
-/// The ETag of every session, which never changes because ICE is never restarted.
+/// The `ETag` of every session, which never changes because ICE is never restarted.
 const ETAG: &str = "\"1\"";
 
 /// The address of the requesting client, from its connection.

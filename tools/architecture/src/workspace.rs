@@ -55,7 +55,8 @@ pub struct Workspace {
 struct Metadata {
     packages: Vec<Package>,
     workspace_root: String,
-    metadata: WorkspaceMetadata,
+    #[serde(rename = "metadata")]
+    own: WorkspaceMetadata,
 }
 
 #[derive(Deserialize)]
@@ -86,7 +87,7 @@ impl Workspace {
         if !output.status.success() {
             bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
         }
-        let Metadata { packages, workspace_root, metadata } =
+        let Metadata { packages, workspace_root, own } =
             serde_json::from_slice(&output.stdout).context("cargo's metadata, or `workspace.metadata.architecture`")?;
         let folder_of = |package: &Package| {
             let path = package.manifest_path.trim_start_matches(&workspace_root).trim_start_matches('/');
@@ -107,7 +108,7 @@ impl Workspace {
             })
         });
         let arrows = arrows.collect();
-        Ok(Self { table: metadata.architecture, crates, arrows })
+        Ok(Self { table: own.architecture, crates, arrows })
     }
 
     fn wing(&self, name: &str) -> &str {

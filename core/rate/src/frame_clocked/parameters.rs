@@ -48,11 +48,11 @@ pub struct Parameters {
     /// of the frames are in time behind `bucket`; with 3 s, the utility over recordings falls from 0.671 to 0.663.
     pub recovery_time: Span,
 
-    /// Frames of evidence, less those of counter-evidence, after which a queue is that of cross traffic, or a path no longer marks. At least
-    /// 1. Guess: a third of a second at 60 frames a second. Sweep: with 10, 81 instead of 87 % of the frames are in time behind `bucket`; 40
+    /// Frames of evidence, less those of counter-evidence, after which a queue is that of cross traffic, or a path no longer marks. At
+    /// least one. Guess: a third of a second at 60 frames a second. Sweep: with 10, 81 instead of 87 % of the frames are in time behind `bucket`; 40
     /// lowers Jain's index of two sessions from 0.98 to 0.93, of unequal round trips from 0.99 to 0.92.
     pub evidence_frames: u32,
-    /// The same for packets of cross traffic between ours on a path without a queue, of which each is weaker evidence. At least 1. Guess: two
+    /// Frames of evidence for packets of cross traffic between ours on a path without a queue; each is weaker evidence. At least 1. Guess: two
     /// seconds at 60 frames a second. Sweep (two seeds): 60 and 240 make no difference.
     pub interleaved_frames: u32,
     /// The share of a frame's gaps that show the highest recent capacity while cross traffic lies in the others. From 0 to 1. Source:

@@ -6,6 +6,7 @@ use khronos_egl as egl;
 const SURFACELESS: egl::Enum = 0x31dd;
 
 /// A current context without a surface.
+#[expect(clippy::struct_field_names, reason = "EGL calls it so")]
 pub struct Context {
     instance: egl::DynamicInstance<egl::EGL1_5>,
     display: egl::Display,

@@ -38,7 +38,7 @@ const NO_BUFFERS: i32 = 105;
 
 /// An interface on which this process may send and receive frames of our EtherType.
 ///
-/// ConnectConfig it needs `CAP_NET_RAW`; using it does not.
+/// Opening it needs `CAP_NET_RAW`; using it does not.
 #[derive(Debug)]
 pub struct EthernetInterface {
     socket: PacketSocket,

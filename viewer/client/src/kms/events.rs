@@ -166,7 +166,7 @@ impl Reader {
             Axis::ABS_MT_POSITION_Y => self.move_finger(self.slot, |finger| finger.at[1] = value),
             Axis::ABS_MT_PRESSURE => self.move_finger(self.slot, |finger| finger.pressure = Some(value)),
             Axis::ABS_PRESSURE if direct_touch && !multi_touch => {
-                self.move_finger(0, |finger| finger.pressure = Some(value))
+                self.move_finger(0, |finger| finger.pressure = Some(value));
             }
             Axis::ABS_X | Axis::ABS_Y if !multi_touch => {
                 let index = usize::from(axis == Axis::ABS_Y);
