@@ -1,6 +1,7 @@
 //! A NATS server, and servers that share their rooms through it.
 //!
 //! It is the one that `scripts/go-program.sh` builds. Where it could not be built, tests fail rather than pass.
+#![expect(clippy::disallowed_methods, reason = "a test that waits for another process")]
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
