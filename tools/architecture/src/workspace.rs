@@ -142,8 +142,8 @@ impl Workspace {
         })
     }
 
-    /// Wings that use each other in a circle through their crates, tests left out.
-    pub fn circle_of_wings(&self) -> Vec<String> {
+    /// The wings that each wing uses through its crates, tests left out.
+    pub fn wing_arrows(&self) -> Arrows {
         let mut arrows = Arrows::new();
         for arrow in self.arrows.iter().filter(|arrow| !arrow.is_test) {
             let (user, used) = (self.wing(&arrow.from), self.wing(&arrow.to));
@@ -151,7 +151,12 @@ impl Workspace {
                 arrows.entry(user.into()).or_default().insert(used.into());
             }
         }
-        circle_in(&arrows)
+        arrows
+    }
+
+    /// Wings that use each other in a circle.
+    pub fn circle_of_wings(&self) -> Vec<String> {
+        circle_in(&self.wing_arrows())
     }
 
     pub fn crates_without_a_wing(&self) -> Vec<&str> {

@@ -119,7 +119,7 @@ impl Train {
         }
     }
 
-    /// Of a large frame only the second half counts: a token bucket lets the beginning through at line rate.
+    /// Only the second half of a large frame counts: a token bucket lets the beginning through at line rate.
     fn dispersion(&self, parameters: &Parameters) -> Dispersion {
         self.since(if self.last.gaps >= parameters.halved_gaps() { &self.middle } else { &self.first })
     }

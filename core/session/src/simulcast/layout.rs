@@ -1,6 +1,6 @@
 //! Divides viewers into layers by their rates.
 //!
-//! Of all divisions of the sorted rates into at most as many groups as there may be layers, it chooses the one with the greatest sum of
+//! It divides the sorted rates into at most as many groups as there may be layers, and chooses the division with the greatest sum of
 //! `ln(rate of the group / rate of the viewer)` over all viewers, minus [`LAYER_PRICE`] for each group and [`SWITCH_PRICE`] for each viewer
 //! that would change its layer. A group's rate is its lowest. Rates that differ by less than a tenth count as equal, so the cost does not
 //! grow with the number of viewers: there are at most about sixty different rates between 100 kb/s and 40 Mb/s, and two divisions among
