@@ -24,13 +24,13 @@ use nearlight_rooms::{Role, is_room_name};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::hosts::{Hosts, requested_host};
+use crate::access::hosts::{Hosts, requested_host};
+use crate::access::links::{check_of, token_for};
+use crate::access::pairing::{AuthError, Pairing};
 use crate::http::{Secure, Site};
-use crate::links::{check_of, token_for};
-use crate::pairing::{AuthError, Pairing};
-use crate::rtc::whep::{Client, HttpRefusal, bearer};
 use crate::serve::{CERTIFICATE_RENEWAL, ServerError};
 use crate::state::seconds;
+use crate::transports::rtc::whep::{Client, HttpRefusal, bearer};
 
 /// The path of the list of servers, for programs.
 const LIST_PATH: &str = "/servers.json";

@@ -1,6 +1,8 @@
 //! Serves one TCP connection of the page's port as HTTP/1 or HTTP/2: limits in time and memory, permitted hosts, where plain HTTP is
 //! allowed, and the headers of every response.
 
+pub(crate) mod page;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -21,10 +23,10 @@ use hyper_util::service::TowerToHyperService;
 use nearlight_net::{Clock, PageStream, RateLimiter, RatePolicy};
 use nearlight_units::{Span, Time};
 
-use crate::hosts::{Hosts, requested_host};
-use crate::rtc::whep::{Client, HttpRefusal};
+use crate::access::hosts::{Hosts, requested_host};
 use crate::state::clean;
-use crate::urs;
+use crate::transports::rtc::whep::{Client, HttpRefusal};
+use crate::transports::urs;
 
 /// Longest time from accepting a connection to its first complete request, TLS included. Guess: a browser's handshake over a path with 10 %
 /// loss takes less. Browsers also open connections in advance, which are cheap to reopen.

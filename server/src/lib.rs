@@ -5,42 +5,22 @@
 
 #![forbid(unsafe_code)]
 
-mod admission;
-mod carrier;
-mod encoding;
+mod access;
 mod event_log;
-mod fan_out;
 mod front;
-mod handshake;
-mod hosts;
 mod http;
-mod layer;
-mod links;
+mod media;
 mod metrics;
 mod options;
-mod overload;
-mod page;
-mod pairing;
-mod pictures;
-mod qr;
 mod rooms;
-mod rtc;
 mod serve;
 mod session;
-mod session_common;
-mod session_exchange;
-mod sound;
-mod source;
 mod state;
-mod studio;
 mod transports;
-mod urs;
-mod websocket;
-mod webtransport;
 
+pub use access::qr::qr_code;
 pub use front::{BoundFront, FrontOptions};
 pub use metrics::{Observer, SessionStatistics};
 pub use nearlight_urs::signalling::Mode as UnityMode;
 pub use options::{IceServer, NotAnIceServer, PictureSize, ServeOptions, UnityOptions};
-pub use qr::qr_code;
 pub use serve::{BoundServer, Server, ServerError};

@@ -22,24 +22,24 @@ use nearlight_units::Bitrate;
 use nearlight_webrtc::Certificate;
 use tokio::sync::{mpsc, watch};
 
-use crate::admission::Admission;
-use crate::encoding::EncoderPlacement;
+use crate::access::admission::Admission;
+use crate::access::hosts::Hosts;
+use crate::access::links::{check_of, token_for};
+use crate::access::pairing::Pairing;
 use crate::event_log::{EventLog, EventLogThread};
-use crate::hosts::Hosts;
 use crate::http::Site;
-use crate::links::{check_of, token_for};
+use crate::http::page::{self, ModelFile, PageState};
+use crate::media::encoding::EncoderPlacement;
+use crate::media::sound::Mixer;
+use crate::media::source::{MAX_RATE, bounds, check_rates, choose_format, open_source};
+use crate::media::studio::{Format, Studio, StudioOptions};
 use crate::metrics::{Metrics, Observer};
 use crate::options::{IceServer, ServeOptions, UnityOptions};
-use crate::page::{self, ModelFile, PageState};
-use crate::pairing::Pairing;
 use crate::rooms::{self, Rooms, SharedRoom};
-use crate::rtc::whep::HttpRefusal;
-use crate::rtc::{self, RtcEndpoint};
-use crate::sound::Mixer;
-use crate::source::{MAX_RATE, bounds, check_rates, choose_format, open_source};
 use crate::state::{OfferLimiter, ServerState, extra_handshakes};
-use crate::studio::{Format, Studio, StudioOptions};
 use crate::transports::Acceptors;
+use crate::transports::rtc::whep::HttpRefusal;
+use crate::transports::rtc::{self, RtcEndpoint};
 
 /// Age at which a self-signed certificate is renewed: it is valid for twelve days, and browsers accept fourteen.
 pub(crate) const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);

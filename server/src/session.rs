@@ -1,5 +1,8 @@
 //! One client's session over any carrier: the loop between a client and the studio.
 
+pub(crate) mod common;
+pub(crate) mod exchange;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +15,11 @@ use nearlight_wire::{Bytes32, ClientMessage, Hello, ServerMessage, Welcome};
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 
-use crate::admission::{PERMIT_LOST, Permit};
-use crate::carrier::{Carrier, CarrierEvent};
-use crate::session_common::{ClientPreferences, SessionCommon, bound_devices};
-use crate::session_exchange::{Delivery, ToApplication};
+use crate::access::admission::{PERMIT_LOST, Permit};
+use crate::session::common::{ClientPreferences, SessionCommon, bound_devices};
+use crate::session::exchange::{Delivery, ToApplication};
 use crate::state::{Rejection, ServerState, clean};
+use crate::transports::carrier::{Carrier, CarrierEvent};
 
 /// Time that a client has to connect. Browsers give up sooner.
 const CONNECT_LIMIT: Span = Span::from_secs(20);

@@ -19,13 +19,13 @@ use nearlight_webrtc::Peer;
 use nearlight_wire::{Hello, PROTOCOL_VERSION, RecoveryPolicy, RefusalReason};
 use tokio::sync::watch;
 
-use crate::admission::{Admission, AdmissionError, Permit, SUSPECT_SILENCE};
+use crate::access::admission::{Admission, AdmissionError, Permit, SUSPECT_SILENCE};
+use crate::access::pairing::{AuthError, Pairing, ProofChannel, VerifiedProof};
 use crate::event_log::EventLog;
+use crate::media::sound::Mixer;
+use crate::media::studio::{Format, Studio};
 use crate::metrics::{Metrics, Refusal};
-use crate::pairing::{AuthError, Pairing, ProofChannel, VerifiedProof};
 use crate::rooms::Rooms;
-use crate::sound::Mixer;
-use crate::studio::{Format, Studio};
 
 /// Connections that may be in the handshake at the same time, in total and from one address. Beyond that, the connection that has been
 /// silent longest is dropped. Guess: a class of 30 behind one address opens the link at the same moment.

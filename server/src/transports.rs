@@ -1,5 +1,11 @@
 //! The transports over which clients connect. This is the only place in the server that lists them.
 
+pub(crate) mod carrier;
+pub(crate) mod rtc;
+pub(crate) mod urs;
+pub(crate) mod websocket;
+pub(crate) mod webtransport;
+
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -9,10 +15,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::options::{IceServer, UnityOptions};
-use crate::rtc::RtcEndpoint;
-use crate::rtc::whep::{self, Whep};
+use crate::rooms;
 use crate::state::ServerState;
-use crate::{rooms, urs, websocket, webtransport};
+use crate::transports::rtc::RtcEndpoint;
+use crate::transports::rtc::whep::{self, Whep};
 
 /// A client's session, from its handshake to its end.
 pub(crate) type ClientSession = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -12,11 +12,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::peer::{Network, OutgoingReceiver, OutgoingSender};
 use super::{JoinRequest, RoomInput, enter, take_place, task};
-use crate::handshake::{Handshake, ProvenClient, prove, refuse};
+use crate::access::handshake::{Handshake, ProvenClient, prove, refuse};
 use crate::metrics::Refusal;
 use crate::state::{Rejection, ServerState, clean};
 use crate::transports::Sessions;
-use crate::websocket::GOODBYE_LIMIT;
+use crate::transports::websocket::GOODBYE_LIMIT;
 
 /// Time that a member has to send its join.
 const JOIN_LIMIT: Duration = Duration::from_secs(5);

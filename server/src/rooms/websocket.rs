@@ -14,7 +14,7 @@ use super::member::{Disconnect, MemberHandshake, MemberReader, MemberWriter};
 use super::peer::Network;
 use crate::state::ServerState;
 use crate::transports::Sessions;
-use crate::websocket::{WebSocketClient, text};
+use crate::transports::websocket::{WebSocketClient, text};
 
 pub(crate) async fn serve(state: Arc<ServerState>, sessions: Sessions, client: WebSocketClient) {
     super::member::serve(state, sessions, client).await;

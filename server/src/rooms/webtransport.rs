@@ -12,7 +12,7 @@ use super::member::{Disconnect, MemberHandshake, MemberReader, MemberWriter};
 use super::peer::Network;
 use crate::state::ServerState;
 use crate::transports::Sessions;
-use crate::webtransport::{CLOSE_NORMAL, WebTransportHandshake};
+use crate::transports::webtransport::{CLOSE_NORMAL, WebTransportHandshake};
 
 pub(crate) async fn serve(state: Arc<ServerState>, sessions: Sessions, connection: Connection) {
     super::member::serve(state, sessions, WebTransportHandshake::new(connection)).await;

@@ -14,12 +14,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::admission::Admission;
+use crate::access::admission::Admission;
+use crate::access::pairing::Pairing;
+use crate::media::studio::{Format, Studio, StudioOptions};
 use crate::metrics::Metrics;
-use crate::pairing::Pairing;
 use crate::rooms::SharedRoom;
 use crate::state::{MediaTransport, OfferLimiter};
-use crate::studio::{Format, Studio, StudioOptions};
 
 const CLIENT: Guest = Guest { address: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), trusted: true };
 const NEVER: Duration = Duration::from_secs(20);
@@ -130,7 +130,7 @@ impl Server {
             room: world.clone(),
             captures: CaptureAlignment::Fitted,
             shared_encodes: true,
-            placement: crate::encoding::EncoderPlacement::Thread,
+            placement: crate::media::encoding::EncoderPlacement::Thread,
             metrics: Arc::clone(&metrics),
         };
         let studio = Studio::start(source, options);

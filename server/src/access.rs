@@ -1,0 +1,8 @@
+//! Who may connect: hosts and addresses, links with their tokens, the proof of a token, and places for sessions.
+
+pub(crate) mod admission;
+pub(crate) mod handshake;
+pub(crate) mod hosts;
+pub(crate) mod links;
+pub(crate) mod pairing;
+pub(crate) mod qr;
