@@ -11,54 +11,37 @@
 
 #![forbid(unsafe_code)]
 
-mod answered;
-mod arrivals;
-mod assembly;
-mod buffer_pool;
 mod capture;
-mod capture_schedule;
 mod clock;
-mod coded;
-mod decoder_load;
-mod display_queue;
 mod driver;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod history;
-mod inbox;
-mod input_sampler;
 pub mod pace;
-mod playback;
-mod presentation;
-mod protection;
+mod packets;
 mod receiver;
 mod recent;
-mod release;
 mod sender;
-mod share;
 mod simulcast;
 mod sound;
-mod symbols;
-mod window;
 
 use nearlight_units::Time;
 
-pub use answered::{AnsweredTargets, EncodeRequest};
-pub use capture_schedule::{
+pub use capture::answered::{AnsweredTargets, EncodeRequest};
+pub use capture::schedule::{
     CaptureAlignment, CaptureDecision, CaptureFacts, CaptureSchedule, FrameSkipper, SkipReason,
 };
 pub use clock::ClockEstimate;
-pub use display_queue::{DisplayOrder, DisplayQueue, UnknownDisplayOrder};
 pub use driver::{FrameProducer, ServerEnd, SessionDriver};
-pub use history::{MAX_PACKETS_KEPT, PACKET_RETENTION, Segmentation};
-pub use inbox::ReceivedInput;
-pub use input_sampler::{DeviceInput, Presence};
-pub use presentation::DisplayedFrame;
+pub use packets::history::{MAX_PACKETS_KEPT, PACKET_RETENTION, Segmentation};
+pub use packets::release::{FramePieces, Payload, Release};
+pub use receiver::display_queue::{DisplayOrder, DisplayQueue, UnknownDisplayOrder};
+pub use receiver::input_sampler::{DeviceInput, Presence};
+pub use receiver::presentation::DisplayedFrame;
 pub use receiver::{
     LossRecovery, PictureFacts, ReadyFrame, ReceivedFrames, ReceivedRtp, ReceivedSound, Receiver, ReceiverConfig,
     ReceiverStatistics, RtpCounts, Uplink,
 };
-pub use release::{FramePieces, Payload, Release};
+pub use sender::inbox::ReceivedInput;
 pub use sender::{
     Algorithms, Distortion, EncodedFrame, EncoderTarget, Framing, MediaTarget, ReceiverFeedback, RtpSender, Sender,
     SenderConfig, SenderNames, SenderStatistics, UNKNOWN_TO_DISPLAY,

@@ -6,18 +6,25 @@ use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryK
 use nearlight_units::{Bitrate, Bytes, FrameId, RemoteTime, Span, Time};
 use nearlight_wire::{FrameHeader, Report, ToClient, ToServer, UnreliableMessage};
 
-use crate::arrivals::ArrivalLog;
 use crate::clock::{ClockEstimate, ClockSync};
-use crate::presentation::Presentation;
+use crate::receiver::arrivals::ArrivalLog;
+use crate::receiver::presentation::Presentation;
 use crate::sound::SoundStatistics;
 use crate::{Wake, earliest};
 
+pub(crate) mod arrivals;
+pub(crate) mod assembly;
+pub(crate) mod coded;
 mod context;
 mod display;
+pub(crate) mod display_queue;
 mod frames;
+pub(crate) mod input_sampler;
 #[cfg(any(test, feature = "fuzzing"))]
 mod inspection;
 mod loss_recovery;
+pub(crate) mod playback;
+pub(crate) mod presentation;
 mod requests;
 mod rtp;
 mod sound;

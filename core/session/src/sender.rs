@@ -12,32 +12,37 @@ use nearlight_wire::{
     UnreliableMessage,
 };
 
-use crate::capture::CaptureTiming;
-use crate::capture_schedule::SkipReason;
-use crate::decoder_load::DecoderLoad;
-use crate::history::{FrameHistory, PacketHistory, StoredFrame};
-use crate::inbox::{Inbox, ReceivedInput};
-use crate::protection::{PathFacts, PlannedRepairs, Protection, protection_event};
+use crate::capture::schedule::SkipReason;
+use crate::capture::timing::CaptureTiming;
+use crate::packets::history::{FrameHistory, PacketHistory, StoredFrame};
+use crate::packets::symbols::Symbols;
 use crate::recent::RecentRate;
-use crate::share::RedundantShare;
-use crate::symbols::Symbols;
-use crate::window::WindowGate;
+use crate::sender::decoder_load::DecoderLoad;
+use crate::sender::inbox::{Inbox, ReceivedInput};
+use crate::sender::protection::{PathFacts, PlannedRepairs, Protection, protection_event};
+use crate::sender::share::RedundantShare;
+use crate::sender::window::WindowGate;
 use crate::{Wake, earliest};
 
 mod config;
 mod decision;
+pub(crate) mod decoder_load;
 mod display;
 mod head_of_line;
+pub(crate) mod inbox;
 mod overload;
+pub(crate) mod protection;
 mod receiver_feedback;
 mod recovery;
 mod releases;
 mod restraint;
 mod retransmission;
 mod rtp;
+pub(crate) mod share;
 mod sound;
 mod target;
 mod tcp;
+pub(crate) mod window;
 
 pub use config::{Algorithms, Framing, SenderConfig, SenderNames};
 pub use display::UNKNOWN_TO_DISPLAY;

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use nearlight_units::{Bitrate, Span, Time};
 
-use crate::capture_schedule::{CaptureDecision, CaptureFacts, FrameSkipper, SkipReason};
+use crate::capture::schedule::{CaptureDecision, CaptureFacts, FrameSkipper, SkipReason};
 
 mod layout;
 mod member;

@@ -6,8 +6,8 @@ use nearlight_wire::{FrameHeader, marker::Marker};
 
 use super::context::Context;
 use super::sound::SoundReception;
-use crate::assembly::Transfer;
-use crate::presentation::{DisplayedFrame, Presentation};
+use crate::receiver::assembly::Transfer;
+use crate::receiver::presentation::{DisplayedFrame, Presentation};
 
 /// Closes timelines, and compares the sound with the pictures that are displayed.
 #[derive(Debug)]

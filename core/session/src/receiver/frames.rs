@@ -8,10 +8,10 @@ use super::context::Context;
 use super::display::Display;
 use super::requests::Requests;
 use super::{LossRecovery, ReadyFrame};
-use crate::assembly::{AssembledFrame, Assembler, ForgedFrame, Transfer};
 use crate::clock::ClockSync;
-use crate::playback::PlaybackBuffer;
-use crate::presentation::DisplayedFrame;
+use crate::receiver::assembly::{AssembledFrame, Assembler, ForgedFrame, Transfer};
+use crate::receiver::playback::PlaybackBuffer;
+use crate::receiver::presentation::DisplayedFrame;
 use crate::{Wake, earliest};
 
 /// If many frames become decodable at once, one of this many is displayed, so that the picture moves while the others are decoded. Guess: a

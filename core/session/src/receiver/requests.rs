@@ -6,8 +6,8 @@ use nearlight_wire::{Acknowledgement, KeyFrameRequest, Nack, ToServer};
 
 use super::LossRecovery;
 use super::context::Context;
-use crate::assembly::{Assembler, RetransmissionPolicy};
 use crate::clock::ClockSync;
+use crate::receiver::assembly::{Assembler, RetransmissionPolicy};
 
 /// A retransmission that has not arrived after a round trip and this is requested again: the answer waits for the server's loop and pacer.
 /// Guess: a pacing interval.

@@ -8,8 +8,8 @@ use nearlight_units::{Bytes, FrameId, RemoteTime, Time};
 use nearlight_wire::{FrameNote, marker::Marker};
 
 use super::display::Display;
-use crate::assembly::Transfer;
-use crate::presentation::DisplayedFrame;
+use crate::receiver::assembly::Transfer;
+use crate::receiver::presentation::DisplayedFrame;
 use crate::sound::RtpSound;
 
 /// Maximum number of notes that wait for their pictures: half a second at 120 frames a second.

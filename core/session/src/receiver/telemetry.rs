@@ -7,7 +7,7 @@ use nearlight_units::{Bytes, FrameId, Time};
 
 use super::push_bounded;
 use super::rtp::RtpCounts;
-use crate::assembly::CompletedFrame;
+use crate::receiver::assembly::CompletedFrame;
 use crate::recent::RecentRate;
 
 /// Maximum number of events that wait to be fetched; older ones are dropped.

@@ -7,7 +7,7 @@ use nearlight_wire::{MAX_UNRELIABLE_MESSAGE_BYTES, ToServer, UnreliableMessage};
 
 use super::MAX_MESSAGES;
 use crate::Wake;
-use crate::input_sampler::{DeviceInput, InputSampler, Presence};
+use crate::receiver::input_sampler::{DeviceInput, InputSampler, Presence};
 
 /// An unacknowledged event is resent at this interval. Guess: seldom enough that a round trip across a continent costs two or three repeats,
 /// often enough that a lost key arrives within two frames.

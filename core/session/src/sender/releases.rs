@@ -6,8 +6,8 @@ use nearlight_rate::SentPacket;
 use nearlight_units::{Bytes, PacketSeq, Time};
 
 use super::{Framing, Sender, SenderStatistics};
-use crate::history::Content;
-use crate::release::{Payload, Release};
+use crate::packets::history::Content;
+use crate::packets::release::{Payload, Release};
 
 impl Sender {
     /// Returns the next packet to send, for a framer to write. Answers to pings and sound of our own protocol are datagrams of their own,

@@ -11,7 +11,7 @@ use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 
 use super::overload::Overload;
 use super::{Framing, SenderConfig};
-use crate::history::PacketHistory;
+use crate::packets::history::PacketHistory;
 
 /// A packet may be unreported for this long beyond the shortest round trip before frames are skipped. As for silence and for
 /// windows: half a second without feedback shows that the path is blocked.

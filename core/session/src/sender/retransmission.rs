@@ -7,8 +7,8 @@ use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 use nearlight_wire::{Missing, Nack, RepairHeader};
 
 use super::{INITIAL_ROUND_TRIP, Sender};
-use crate::history::{Content, Piece};
-use crate::protection::{OnDemandRepair, repairs_in_flight};
+use crate::packets::history::{Content, Piece};
+use crate::sender::protection::{OnDemandRepair, repairs_in_flight};
 
 /// Maximum number of answers that wait to leave: more than the number of pieces in the largest frame at a usual rate.
 const MAX_QUEUED: usize = 2_048;

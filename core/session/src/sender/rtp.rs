@@ -4,8 +4,8 @@ use crate::pace::Class;
 use nearlight_units::{Bytes, PacketSeq, Time};
 
 use super::{EncodedFrame, Framing, ReceiverFeedback, Sender};
-use crate::history::{Content, Segmentation, StoredFrame};
-use crate::release::Release;
+use crate::packets::history::{Content, Segmentation, StoredFrame};
+use crate::packets::release::Release;
 
 /// The methods of a [`Sender`] for drivers of another protocol than ours. Returned by [`Sender::rtp`].
 pub struct RtpSender<'a>(pub(super) &'a mut Sender);

@@ -5,7 +5,7 @@ use nearlight_units::{Bitrate, FrameId, Span, Time};
 use nearlight_wire::SYMBOL_HEADER_BYTES;
 
 use super::{Recovery, Sender};
-use crate::capture_schedule::SkipReason;
+use crate::capture::schedule::SkipReason;
 
 /// A frame is skipped when the queued data takes longer than this many frame intervals to leave, because it would only wait. Guess: one
 /// frame that is leaving, and half of one behind it.

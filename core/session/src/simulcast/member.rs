@@ -2,7 +2,7 @@
 
 use nearlight_units::{Bitrate, Span, Time};
 
-use crate::capture_schedule::SkipReason;
+use crate::capture::schedule::SkipReason;
 
 /// A rate increase counts once it has lasted for one to two of these intervals.
 const RATE_INTERVAL: Span = Span::from_secs(1);

@@ -3,7 +3,7 @@
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Devices, HandJoints, HandSample, InputAcknowledgement, InputEvent, InputSample};
 
-use crate::input_sampler::{place, released};
+use crate::receiver::input_sampler::{place, released};
 
 /// Maximum number of events that are not fetched, more than a client stores. The oldest are dropped first.
 const MAX_EVENTS: usize = 1_024;

@@ -10,9 +10,11 @@ use nearlight_fec::digest;
 use nearlight_units::{FrameId, RemoteTime, Span, Time};
 use nearlight_wire::{MAX_NACK_ENTRIES, Missing, SymbolHeader, symbol_range};
 
-use crate::coded::Coded;
+use crate::receiver::coded::Coded;
 
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+mod inspection;
 mod repairs;
 
 pub(crate) use frame::RetransmissionPolicy;
@@ -577,25 +579,5 @@ impl Assembler {
     /// When [`Assembler::poll_missing`] or [`Assembler::expire`] has to be called.
     pub(crate) const fn poll_timeout(&self) -> Option<Time> {
         self.check_at
-    }
-
-    /// The digest that the frame must have, if it is known and the frame has not been delivered.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn digest(&self, frame: FrameId) -> Option<u32> {
-        let waiting = self.whole.get(&frame.0).and_then(|waiting| waiting.digest);
-        self.frames.get(&frame.0).and_then(|assembly| assembly.digest).or(waiting)
-    }
-
-    /// Whether the frame is expected and incomplete.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn lacks(&self, frame: FrameId) -> bool {
-        self.frames.contains_key(&frame.0)
-    }
-
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn held(&self) -> (usize, usize) {
-        let coded = self.coded.as_ref().map_or(0, |coded| coded.bytes().get() as usize);
-        assert!(coded <= crate::coded::MAX_DECODER_BYTES.get() as usize, "decoders hold {coded} bytes");
-        (self.frames.len() + self.whole.len(), self.bytes)
     }
 }

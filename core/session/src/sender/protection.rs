@@ -7,7 +7,7 @@ use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 use nearlight_wire::{CoveredFrame, RepairHeader};
 
 use crate::Distortion;
-use crate::history::{FrameHistory, PacketHistory, StoredFrame};
+use crate::packets::history::{FrameHistory, PacketHistory, StoredFrame};
 
 /// Maximum number of planned repairs, as a multiple of the symbols that they cover. Beyond that, sending everything again is better.
 const MAX_REPAIRS_PER_SYMBOL: usize = 4;

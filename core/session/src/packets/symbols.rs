@@ -3,8 +3,8 @@
 use nearlight_units::{FrameId, Time};
 use nearlight_wire::{RepairHeader, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader};
 
-use crate::buffer_pool::BufferPool;
-use crate::release::{FramePieces, Payload, Release};
+use crate::packets::buffer_pool::BufferPool;
+use crate::packets::release::{FramePieces, Payload, Release};
 
 /// Writes datagrams into recycled buffers.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::*;
-use crate::capture_schedule::{MAX_STEP_DIVISOR, capture_step};
+use crate::capture::schedule::{MAX_STEP_DIVISOR, capture_step};
 use crate::{DisplayOrder, DisplayQueue};
 
 /// A server that captures, a path, and a client that samples movements and shows pictures, in virtual time. All in milliseconds.

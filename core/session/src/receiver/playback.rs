@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use nearlight_units::{RemoteTime, Span, Time};
 
 use crate::ReadyFrame;
-use crate::assembly::Transfer;
+use crate::receiver::assembly::Transfer;
 
 /// Maximum bytes of all frames together, as for incomplete frames.
 const MAX_BYTES: usize = 16 << 20;

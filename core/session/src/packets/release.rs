@@ -1,4 +1,4 @@
-//! What a sender releases. The sender decides what leaves and when. A framer writes the packet: [`crate::symbols`] writes datagrams of our
+//! What a sender releases. The sender decides what leaves and when. A framer writes the packet: [`crate::packets::symbols`] writes datagrams of our
 //! own protocol, and the RTP driver writes RTP packets.
 
 use nearlight_units::{FrameId, PacketSeq, Time};

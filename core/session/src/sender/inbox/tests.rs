@@ -2,7 +2,7 @@ use nearlight_wire::{Fov, Gamepad, Hand, Joint, Key, Pointer, Pose, ScreenPoint,
 use proptest::prelude::*;
 
 use super::*;
-use crate::input_sampler::{DeviceInput, InputSampler, Presence};
+use crate::receiver::input_sampler::{DeviceInput, InputSampler, Presence};
 
 fn sampler() -> InputSampler {
     let mut sampler = InputSampler::default();

@@ -8,9 +8,9 @@ use nearlight_units::{Bytes, FrameId, Span, Time};
 use nearlight_wire::{CoveredFrame, SYMBOL_HEADER_BYTES, symbol_range};
 
 use super::Content;
-use crate::buffer_pool::BufferPool;
-use crate::protection::PlannedRepairs;
-use crate::release::FramePieces;
+use crate::packets::buffer_pool::BufferPool;
+use crate::packets::release::FramePieces;
+use crate::sender::protection::PlannedRepairs;
 
 /// Maximum number of stored frames: 0.5 s at 120 frames a second, and at 240 as long as a receiver waits for one over a short path.
 const MAX_FRAMES: usize = 64;

@@ -6,8 +6,8 @@ use nearlight_events::Timeline;
 use nearlight_units::{FrameId, InputSeq, RemoteTime, Span, Time};
 use nearlight_wire::{FrameHeader, FrameReport, MAX_FRAME_REPORTS, marker::Marker};
 
-use crate::assembly::Transfer;
-use crate::input_sampler::InputSampler;
+use crate::receiver::assembly::Transfer;
+use crate::receiver::input_sampler::InputSampler;
 use crate::{ClockEstimate, Wake};
 
 /// Maximum number of frames between the assembler and the display: a decoder holds one or two, a stalled page may accumulate a second's.
