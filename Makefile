@@ -2,6 +2,7 @@
 # make test    installs what the tests need and runs every Rust suite, the page in Chromium and the Python package
 # make test-all  `make test`, then other browsers, aarch64, Ray, NATS, manifests, BPF, WebAssembly and fuzz targets
 # make build   builds all commands: nearlight, nearlight-lab, and the hook's library
+# make install      builds and installs the commands, manual pages and completions         (PREFIX=~/.local; make uninstall removes them)
 # make bench   measures: codecs, controllers, sessions and the whole path
 # make kernel  builds what `nearlight kernel` needs: congestion control in the Linux kernel
 # make check   formatting, lints and the page's types
@@ -18,9 +19,10 @@ PAGE_SOURCES := $(shell find Cargo.toml Cargo.lock rust-toolchain.toml web/src w
 SECONDS_EACH ?= 60
 PREFIX ?= /usr/local
 
-.PHONY: run product test test-all test-further bench check types fuzz build kernel install-library python setup-run setup-kernel setup-python setup-test setup-test-all clean
+.PHONY: install uninstall run product test test-all test-further bench check types fuzz build kernel install-library python setup-run setup-kernel setup-python setup-test setup-test-all clean
 
 run: setup-run product
+	@echo "The command is $(NEARLIGHT); \`make install PREFIX=~/.local\` puts it into PATH."
 	exec $(NEARLIGHT) serve $(ARGS)
 
 setup-run:
@@ -47,6 +49,12 @@ product: $(PAGE)
 
 build: product
 	cargo build --release -p nearlight-cli -p nearlight-hook -p nearlight-lab-cli
+
+install: setup-run build
+	scripts/install.sh $(PREFIX)
+
+uninstall:
+	scripts/install.sh --remove $(PREFIX)
 
 kernel: setup-kernel
 	cargo build --release -p nearlight-kernel --features bpf

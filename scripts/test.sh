@@ -106,6 +106,7 @@ case ${1:-} in
     step "the page in Chromium, side by side" page "$(nproc)" "${files[@]}"
     step "the page in Chromium, one after another" page 1 "${timed_page_files[@]}"
     step "the Python package, installed from its wheel" scripts/python.sh test
+    step "installing into a folder, and removing" scripts/test-install.sh "$target/$profile"
     ;;
   further)
     step "Kubernetes' manifests" deploy/kubernetes/check.sh

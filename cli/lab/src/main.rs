@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod analyze;
+mod documents;
 mod experiment;
 mod lab;
 #[cfg(target_os = "linux")]
@@ -47,6 +48,9 @@ enum Command {
     Serve(Box<serve::ServeArguments>),
     /// View as `nearlight view` does, with an emulated path or a model in place of the codec
     View(Box<view::ViewArguments>),
+    /// Write manual pages and shell completions of all commands
+    #[command(hide = true)]
+    Documents(documents::DocumentsArguments),
     /// What a served program runs under
     #[cfg(target_os = "linux")]
     #[command(name = program::SUPERVISOR, hide = true)]
@@ -82,6 +86,7 @@ impl CommandLine for Arguments {
                 let experiment = experiment::of_viewer(&arguments)?;
                 view::run(*arguments, experiment)
             }
+            Command::Documents(documents) => documents::run(&documents),
             #[cfg(target_os = "linux")]
             Command::ProgramSupervisor => Ok(program::supervise()),
         }
