@@ -29,6 +29,8 @@ use self::merge::MergeArguments;
 use self::table::table;
 use self::tcp::{TcpServeArguments, TcpViewArguments};
 
+/// Folder of the plans that come with the source code.
+const PLANS_FOLDER: &str = "plans";
 /// More than any machine has.
 const MAX_THREADS: usize = 1_024;
 
@@ -42,20 +44,20 @@ pub(crate) struct LabArguments {
 enum Command {
     /// Run a plan in virtual time, or in real time with --live
     Run(RunArguments),
-    /// Join the results of shards, made on one machine or several, as if one call had made them
+    /// Join the results of shards into those of a single run
     Merge(MergeArguments),
-    /// Write an HTML page with charts, tables and statistics of finished runs
+    /// Write an HTML page with charts, tables and statistics about finished runs
     Report(ReportArguments),
-    /// List plans and rate controllers
+    /// List plans, rate controllers and redundancy policies
     List(ListArguments),
     /// Show the distortion caused by encoding and by lost frames at each rate, and Nebula's model of it
     Distortion(DistortionArguments),
-    /// Measure OpenUVR's optimisations one after another, from a finished picture to a decoded one
+    /// Measure OpenUVR's optimisations one by one, from the rendered picture to the decoded one
     Ladder(LadderArguments),
     /// For `run --live`: frames over TCP, the server's end
     #[command(hide = true)]
     TcpServe(TcpServeArguments),
-    /// The client's end
+    /// For `run --live`: frames over TCP, the client's end
     #[command(hide = true)]
     TcpView(TcpViewArguments),
     /// For `run --live`: the receiving end of a bulk transfer
@@ -65,7 +67,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct RunArguments {
-    /// The plan: a TOML file such as plans/vrcc-stable.toml
+    /// Plan to run: a name that `nearlight lab list` prints, such as vrcc-stable, or a TOML file
     plan: PathBuf,
     /// Number of runs of each cell [default: the plan's]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -73,13 +75,13 @@ struct RunArguments {
     /// Run only cells with this label, such as controller=scream-v2; repeatable
     #[arg(long, value_name = "LABEL=VALUE", value_parser = label)]
     only: Vec<(String, String)>,
-    /// Replace the plan's generated capacities (`model=`) by one path for each trace file in this folder
+    /// Replace the plan's generated capacities (`model=`) with one path for each trace file in this folder
     #[arg(long, value_name = "FOLDER")]
     traces: Option<PathBuf>,
-    /// Run in real time over an emulated link: server and headless client as processes, or a bulk transfer of the kernel's TCP
+    /// Run in real time over an emulated link, with a server and a headless client as processes, or a bulk transfer over the kernel's TCP
     #[arg(long, conflicts_with = "threads")]
     live: bool,
-    /// Make only this part of the runs, such as 2/8: the second of eight. `nearlight lab merge` joins the parts
+    /// Make only this part of the runs: 2/8 is the second of eight parts. `nearlight lab merge` joins them
     #[arg(long, value_name = "I/N", conflicts_with = "live")]
     shard: Option<Shard>,
     /// Print the results as one JSON object
@@ -103,21 +105,20 @@ struct ReportArguments {
 #[derive(Debug, Args)]
 struct ListArguments {
     /// Folder with plans
-    #[arg(long, default_value = "plans")]
+    #[arg(long, default_value = PLANS_FOLDER)]
     plans: PathBuf,
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(label, value)| !label.is_empty() && !value.is_empty());
     pair.map(|(label, value)| (label.to_owned(), value.to_owned()))
-        .ok_or_else(|| format!("`{text}` is no label: write LABEL=VALUE, such as controller=scream-v2"))
+        .ok_or_else(|| "expected LABEL=VALUE, such as controller=scream-v2".into())
 }
 
 fn threads(text: &str) -> Result<usize, String> {
     let threads = text.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
-    threads.ok_or_else(|| {
-        format!("write a number of parallel runs from 1 to {MAX_THREADS}, or omit --threads for one per processor")
-    })
+    threads
+        .ok_or_else(|| format!("expected a number from 1 to {MAX_THREADS}; omit --threads for one run per processor"))
 }
 
 pub(crate) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
@@ -134,8 +135,25 @@ pub(crate) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Returns the file of a plan that is given by its path, or by its name as `lab list` prints it.
+fn plan_file(given: &Path) -> anyhow::Result<PathBuf> {
+    let is_name = given.components().count() == 1 && given.extension().is_none();
+    if given.is_file() || !is_name {
+        return Ok(given.to_owned());
+    }
+    let named = Path::new(PLANS_FOLDER).join(given).with_extension("toml");
+    anyhow::ensure!(
+        named.is_file(),
+        "there is no plan `{}`: {} does not exist. `nearlight lab list` lists the plans; run it where Nearlight's folder `{PLANS_FOLDER}` \
+         is, or give the path of a TOML file",
+        given.display(),
+        named.display()
+    );
+    Ok(named)
+}
+
 fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    let mut plan = Plan::read(&arguments.plan)?;
+    let mut plan = Plan::read(&plan_file(&arguments.plan)?)?;
     if let Some(folder) = &arguments.traces {
         plan = plan.over_traces(folder)?;
     }
@@ -180,10 +198,10 @@ fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
         println!("{}", serde_json::to_string(&outcome.summary).context("cannot write the figures")?);
     } else {
         if let Some(shard) = arguments.shard {
-            println!("Shard {shard} alone: intervals and means are of its own runs.");
+            println!("These are the results of shard {shard} alone.");
         }
         print!("{}", table(&plan, &outcome.summary));
-        println!("\nRuns are kept in {}.", folder.display());
+        println!("\nThe runs are in {}.", folder.display());
     }
     if !outcome.left_out.is_empty() {
         eprintln!("nearlight: omitted, because no kernel implements it: {}", outcome.left_out.join(", "));
@@ -221,9 +239,7 @@ fn write_reports(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         let file = folder.join(RUNS_FILE);
         let (head, runs) = read_results(&file).with_context(|| {
             let file = file.display();
-            format!(
-                "`{file}` holds no results: name a folder that `nearlight lab run` has written, such as results/PLAN"
-            )
+            format!("`{file}` contains no results: name a folder that `nearlight lab run` wrote, such as results/PLAN")
         })?;
         let page = folder.join("report.html");
         std::fs::write(&page, report::document(&head, &runs).to_html())
@@ -284,6 +300,15 @@ mod tests {
         for wrong in ["", "controller", "=gcc", "controller="] {
             assert!(label(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_plan_is_found_by_its_name_and_by_its_path() {
+        // Tests run in the crate's folder, where there are no plans.
+        let unknown = plan_file(Path::new("vrcc-stable")).expect_err("not here").to_string();
+        assert!(unknown.contains("plans/vrcc-stable.toml does not exist") && unknown.contains("lab list"), "{unknown}");
+        let path = Path::new("../../plans/vrcc-stable.toml");
+        assert_eq!(plan_file(path).expect("a path"), path);
     }
 
     #[test]

@@ -20,19 +20,19 @@ Examples:
 
 Paths: comma-separated key=value pairs, with hops in the order in which packets pass them; docs/link.md lists all keys.
 
-Where the command runs: in its own network namespace, whose only connection is the link. There, this machine is 10.77.0.1
-(10.77.1.1 for a second link at the same time); the address is printed, and the command finds it in NEARLIGHT_LINK_HOST. As root a
-service must listen on every address, or on that one; in a user namespace TCP and UDP to any port of that address reach
+Where the command runs: in its own network namespace, whose only connection is the link. In it, this machine has the address 10.77.0.1
+(10.77.1.1 for a second link at the same time), which is printed and passed to the command in NEARLIGHT_LINK_HOST. If root runs the
+link, a service must listen on all addresses or on that one. In a user namespace, TCP and UDP to any port of that address reach
 127.0.0.1. `localhost` is the namespace's own.
 
-Names and other machines: as root the command's packets to other addresses arrive at this machine, which forwards them if you let it
-(sysctl net.ipv4.ip_forward=1, and for the way back: nft 'add table ip nat; add chain ip nat post { type nat hook postrouting
-priority 100; }; add rule ip nat post ip saddr 10.77.0.0/16 masquerade'). A name server in /etc/resolv.conf is then reached through
-the link, unless it is a local one (127.0.0.53): that is the command's own localhost, where nobody answers. In a user namespace
-there is no way beyond this machine.
+Names and other machines: if root runs the link, packets to other addresses arrive at this machine, which forwards them if it is set up
+to (sysctl net.ipv4.ip_forward=1, and for the way back: nft 'add table ip nat; add chain ip nat post { type nat hook postrouting
+priority 100; }; add rule ip nat post ip saddr 10.77.0.0/16 masquerade'). The name server in /etc/resolv.conf is then reached through
+the link, unless its address is local (127.0.0.53): inside the namespace nobody answers there. In a user namespace only this machine
+can be reached.
 
-Without namespaces --service HOST:PORT makes a relay: datagrams to the port that is printed, and in NEARLIGHT_LINK_PORT, cross the
-link; TCP to it is passed on as it is.";
+Without namespaces, --service HOST:PORT starts a relay. Datagrams to its port, which is printed and passed in NEARLIGHT_LINK_PORT, cross
+the link; TCP connections are forwarded unchanged.";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = AFTER_HELP)]
@@ -73,13 +73,13 @@ pub(crate) struct LinkArguments {
     /// Carry Ethernet frames (TAP) rather than IP packets (TUN)
     #[arg(long)]
     ethernet: bool,
-    /// Use only this implementation of a link
+    /// Emulate the link only in this way
     #[arg(long, value_enum)]
     means: Option<MeansArgument>,
-    /// Service that a relay forwards to, where namespaces are not available
+    /// Service to which a relay forwards if namespaces are not available
     #[arg(long, value_name = "HOST:PORT")]
     service: Option<SocketAddr>,
-    /// At the end, print packet counts as one JSON object to standard output
+    /// Print packet counts as one JSON object to standard output at the end
     #[arg(long)]
     json: bool,
     /// The command and its arguments [default: your shell]

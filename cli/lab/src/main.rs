@@ -51,7 +51,7 @@ enum Command {
     /// Write manual pages and shell completions of all commands
     #[command(hide = true)]
     Documents(documents::DocumentsArguments),
-    /// What a served program runs under
+    /// Supervise a served program
     #[cfg(target_os = "linux")]
     #[command(name = program::SUPERVISOR, hide = true)]
     ProgramSupervisor,
@@ -99,14 +99,12 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
-    fn wrong_arguments_are_reported_in_one_line() {
-        for line in ["nearlight lab run", "nearlight analyze a --packets x", "nearlight swarm"] {
-            let words = Arguments::try_parse_from(line.split(' ')).expect_err(line).to_string();
-            let reported = terminal::one_line(&words);
-            assert!(words.lines().count() > 1 && !reported.contains('\n'), "{reported}");
-        }
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
     }
 }

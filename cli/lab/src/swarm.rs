@@ -25,17 +25,17 @@ const DEFAULT_PATH: &str = "delay=10ms,loss=0.1%";
 /// What rooms are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Baseline {
-    /// Every pose as JSON to everybody in the room, by WebSocket, by a server in this program
+    /// A server in this program sends every pose as JSON over WebSockets to everybody in the room
     Naive,
 }
 
 /// What carries members' messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CarrierName {
-    /// TCP, as browsers without WebTransport
+    /// TCP, like browsers without WebTransport
     #[value(name = "websocket")]
     WebSocket,
-    /// QUIC: poses in datagrams, the rest on a stream
+    /// QUIC, with poses in datagrams and everything else on a stream
     #[value(name = "webtransport")]
     WebTransport,
 }
@@ -51,38 +51,38 @@ impl From<CarrierName> for Carrier {
 
 #[derive(Debug, Args)]
 pub(crate) struct SwarmArguments {
-    /// The link that `nearlight serve` printed; several of servers that share their rooms, among which members spread, and to the next of
-    /// which they go when theirs is gone
+    /// The link that `nearlight serve` printed. With links of several servers that share their rooms, members spread over the servers
+    /// and move to the next one if theirs fails
     #[arg(required_unless_present = "in_virtual_time", conflicts_with = "in_virtual_time", value_name = "LINK")]
     links: Vec<String>,
     /// Number of synthetic members
     #[arg(long, short = 'n', default_value = "20", value_parser = parse::count)]
     clients: usize,
-    /// Number of rooms; members join them in turn [default: 1; in virtual time, as many as rooms of 20 need]
+    /// Number of rooms; members join them in turn [default: 1; in virtual time, one for every 20 members]
     #[arg(long, value_parser = parse::count)]
     rooms: Option<usize>,
     /// Name of the first room; the others are NAME-2, NAME-3 and so on
     #[arg(long, default_value = "main", value_name = "NAME")]
     room: String,
-    /// What carries members' messages to the server
+    /// Transport of members' messages
     #[arg(long, value_name = "NAME", default_value = "websocket", conflicts_with = "in_virtual_time")]
     carrier: CarrierName,
     /// TOML file with the crowd's profile; docs/rooms.md lists its fields
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Behaviours, which members take in turn: stand, walk, gather, collaborate, flash-crowd [default: the profile's, or walk]
+    /// Behaviours, assigned to members in turn: stand, walk, gather, collaborate, flash-crowd [default: the profile's, or walk]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = behaviour)]
     behaviour: Option<Vec<Behaviour>>,
-    /// How long the crowd moves and acts after the last member has joined, in seconds [default: the profile's, or 20]
+    /// Seconds for which the crowd moves and acts after the last member has joined [default: the profile's, or 20]
     #[arg(long, value_parser = parse::seconds)]
     seconds: Option<Span>,
     /// Random seed of movements, think times and links
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Measure the processor time of the server, which runs on this machine with this process number (Linux)
+    /// Measure the processor time of the server with this process ID on this machine (Linux)
     #[arg(long, value_name = "PID", conflicts_with = "in_virtual_time")]
     server_pid: Option<u32>,
-    /// Afterwards, measure the same crowd with another way to share poses, for comparison
+    /// Afterwards, measure the same crowd with another way of sharing poses, for comparison
     #[arg(long, conflicts_with = "in_virtual_time")]
     baseline: Option<Baseline>,
     /// Simulate rooms and members over emulated links, without a server; the same arguments give the same figures
@@ -100,8 +100,7 @@ pub(crate) struct SwarmArguments {
 }
 
 fn behaviour(text: &str) -> Result<Behaviour, String> {
-    serde_json::from_value(text.into())
-        .map_err(|_| format!("`{text}` is no behaviour: write stand, walk, gather, collaborate or flash-crowd"))
+    serde_json::from_value(text.into()).map_err(|_| "expected stand, walk, gather, collaborate or flash-crowd".into())
 }
 
 pub(crate) fn run(arguments: &SwarmArguments) -> anyhow::Result<ExitCode> {
@@ -217,7 +216,7 @@ fn visit(arguments: &SwarmArguments, profile: Arc<Profile>, rooms: usize) -> any
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
-        eprintln!("\nnearlight: coming to rest; what has been measured is kept");
+        eprintln!("\nnearlight: stopping; the measurements so far are kept");
     };
     let summary = runtime.block_on(live::run(options, stop, |progress| {
         let Progress { after, joined, actions, delivery_ms, stalls } = progress;

@@ -149,7 +149,7 @@ fn cell(arguments: &WifiArguments) -> anyhow::Result<CellSpec> {
 }
 
 fn scenario(arguments: &WifiArguments, cell: &CellSpec) -> anyhow::Result<Scenario> {
-    anyhow::ensure!(arguments.headsets > 0, "a cell without headsets has nothing to show: ask for one or more");
+    anyhow::ensure!(arguments.headsets > 0, "--headsets must be at least 1");
     let exchanges = if arguments.report.is_some() { DEFAULT_PAGE_EXCHANGES } else { 0 };
     let video = VideoConfig {
         frame_rate: arguments.fps,
@@ -177,7 +177,7 @@ fn phases(text: &str) -> Result<Phases, String> {
         "random" => Ok(Phases::Random),
         "aligned" => Ok(Phases::Aligned),
         "staggered" => Ok(Phases::Staggered),
-        _ => Err(format!("`{text}` is no order of frames: write random, aligned or staggered")),
+        _ => Err("expected random, aligned or staggered".into()),
     }
 }
 

@@ -95,7 +95,7 @@ async fn status(stream: &mut BufReader<TcpStream>) -> anyhow::Result<u16> {
     let mut first = String::new();
     head.read_line(&mut first).await?;
     let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let status = status.context("the answer is no HTTP")?;
+    let status = status.context("the answer is not HTTP")?;
     let mut line = String::new();
     while head.read_line(&mut line).await? > 2 {
         line.clear();

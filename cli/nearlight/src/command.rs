@@ -21,11 +21,11 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve a page with an interactive 3D world and print the link to it
+    /// Serve an interactive 3D world, or any program's window, and print the link to it
     Serve(Box<serve::ServeArguments>),
-    /// Send clients to the server of a fleet that has a place for them
+    /// Direct clients to a server of a fleet that has room for them
     Front(Box<front::FrontArguments>),
-    /// Run a program that draws by OpenGL or Vulkan, and stream its window from within the program
+    /// Run an OpenGL or Vulkan program and stream its window from within its process
     Hook(Box<hook::HookArguments>),
     /// Show a stream in a window, or measure it without one
     View(Box<view::ViewArguments>),
@@ -41,9 +41,9 @@ enum Command {
     Wifi(CompanionArguments),
     /// Analyse a packet capture of a stream: contents, frame timing, effects of the network
     Analyze(CompanionArguments),
-    /// Load Hera's congestion control into the kernel, for any TCP connection of this machine (Linux, root)
+    /// Load Hera's congestion control into the kernel, for all TCP connections of this machine (Linux, root)
     Kernel(CompanionArguments),
-    /// What a served program runs under
+    /// Supervise a served program
     #[cfg(target_os = "linux")]
     #[command(name = program::SUPERVISOR, hide = true)]
     ProgramSupervisor,
@@ -84,18 +84,6 @@ impl CommandLine for Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::one_line;
-
-    #[test]
-    fn wrong_arguments_are_reported_in_one_line() {
-        for line in ["nearlight serve --port x", "nearlight view", "nearlight nothing"] {
-            let words = Arguments::try_parse_from(line.split(' ')).expect_err(line).to_string();
-            let reported = one_line(&words);
-            assert!(words.lines().count() > 1 && !reported.contains('\n'), "{reported}");
-            assert!(!reported.starts_with("error") && !reported.contains("try '--help'"), "{reported}");
-        }
-    }
-
     #[test]
     fn arguments_of_companions_are_not_looked_at() {
         for line in ["nearlight lab run --help", "nearlight link --rate 10mbit -- sh -c ls", "nearlight kernel"] {

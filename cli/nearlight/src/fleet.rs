@@ -30,7 +30,7 @@ pub(crate) async fn join(url: &str) -> anyhow::Result<Carrier> {
 #[cfg(not(feature = "fleet"))]
 #[expect(clippy::unused_async, reason = "as with NATS")]
 pub(crate) async fn join(_: &str) -> anyhow::Result<Carrier> {
-    anyhow::bail!("this build has no NATS. {HOW_TO_BUILD}")
+    anyhow::bail!("this build has no NATS support. {HOW_TO_BUILD}")
 }
 
 /// Reads the servers' announcements.
@@ -42,7 +42,7 @@ pub(crate) async fn watch(url: &str) -> anyhow::Result<mpsc::Receiver<DirectoryE
 #[cfg(not(feature = "fleet"))]
 #[expect(clippy::unused_async, reason = "as with NATS")]
 pub(crate) async fn watch(_: &str) -> anyhow::Result<mpsc::Receiver<DirectoryEvent>> {
-    anyhow::bail!("this build has no NATS. {HOW_TO_BUILD}")
+    anyhow::bail!("this build has no NATS support. {HOW_TO_BUILD}")
 }
 
 /// Tells fronts of this server.

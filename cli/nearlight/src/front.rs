@@ -30,16 +30,17 @@ enum ServerChoice {
 
 #[derive(Debug, Args)]
 pub(crate) struct FrontArguments {
-    /// The NATS server of the servers that take the clients: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT
+    /// NATS server that the fleet's servers are connected to: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT
     #[arg(long, value_name = "URL", env = "NEARLIGHT_NATS", hide_env_values = true)]
     nats: String,
-    /// The servers' pairing token: start them with the same one
+    /// Pairing token of the fleet: start all its servers with the same one
     #[arg(long, env = "NEARLIGHT_TOKEN", hide_env_values = true)]
     token: Token,
-    /// Give links of this role to everybody who asks, also without a token
+    /// Give a link with this role to anyone who asks, even without a token
     #[arg(long, value_name = "ROLE")]
     everybody: Option<PublicRole>,
-    /// Where browsers go if their room is nowhere yet: to the server with the least load, or to the nearest by the round trip that they measure
+    /// Where to send browsers whose room does not exist yet: to the server with the least load, or to the nearest one by measured
+    /// round-trip time
     #[arg(long, value_name = "WHICH", default_value = "least-loaded")]
     choose: ServerChoice,
     /// Port (TCP); 0 picks a free one
@@ -48,8 +49,8 @@ pub(crate) struct FrontArguments {
     /// Address to listen on [default: all addresses]
     #[arg(long)]
     address: Option<IpAddr>,
-    /// Additional host name of this front, such as one in your DNS. Requests for other names than this machine's and the
-    /// certificate's are refused; repeatable
+    /// Additional host name of this front, such as one in your DNS. Requests for any name other than these, this
+    /// machine's and the certificate's are refused; repeatable
     #[arg(long = "host", value_name = "NAME", value_parser = parse::host)]
     hosts: Vec<String>,
     /// PEM file with a certificate chain that browsers trust [default: a self-signed certificate]
@@ -64,7 +65,7 @@ pub(crate) struct FrontArguments {
     /// Print one JSON object with links and port once clients can connect
     #[arg(long)]
     json: bool,
-    /// Print only the links, one per line; write only warnings and errors to standard error
+    /// Print only the links, one per line, and log only warnings and errors
     #[arg(long, short)]
     quiet: bool,
 }
@@ -77,7 +78,11 @@ impl FrontArguments {
 }
 
 pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
-    anyhow::ensure!(fleet::IS_BUILT, "This build has no front, because it has no NATS. {}.", fleet::HOW_TO_BUILD);
+    anyhow::ensure!(
+        fleet::IS_BUILT,
+        "this build cannot run a front, because it has no NATS support. {}.",
+        fleet::HOW_TO_BUILD
+    );
     let FrontArguments { nats, token, everybody, choose, port, address, hosts, cert, key, sandbox, json, quiet } =
         arguments;
     let nearest = choose == ServerChoice::Nearest;

@@ -27,15 +27,16 @@ Examples:
   nearlight hook --port 0 --fps 30 --json -- glxgears
   xvfb-run -s '-screen 0 1280x720x24' nearlight hook -- PROGRAM        on a machine without a display
 
-The library is loaded into the program and into every process that it starts. The first window that shows a picture is streamed; when it
-has shown nothing for a second, another window takes its place. The server runs in the program's process: if the program ends, so does
-the stream. The exit code is the program's.
+The library is loaded into the program and into every process that it starts. The first window that shows a picture is streamed. If it
+shows nothing for a second, another window takes its place. The server runs inside the program's process, so the stream ends with the
+program. The exit status is the program's.
 
-Input of viewers goes to the window by the X server's XTEST extension: it moves the pointer of the whole display, and presses are made
-only while the window has the focus or is below the pointer. A display of its own (Xvfb) keeps viewers and the machine's user apart.
+Viewers' input reaches the window through the X server's XTEST extension. It moves the pointer of the whole display, and keys and buttons
+are pressed only while the window has the focus or is below the pointer. On a separate display (Xvfb), viewers and the machine's user do
+not interfere with each other.
 
-Not streamed: programs that draw by other means than OpenGL or OpenGL ES through GLX or EGL, or Vulkan; statically linked programs,
-programs of another architecture, and programs that gain privileges when they start (set-uid).";
+Not supported: programs that draw with anything other than Vulkan, or OpenGL or OpenGL ES through GLX or EGL; statically linked
+programs; programs for another architecture; and programs that gain privileges when they start (set-uid).";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = AFTER_HELP)]
@@ -64,7 +65,7 @@ pub(crate) struct HookArguments {
     /// PEM file with the private key of --cert
     #[arg(long, requires = "cert")]
     key: Option<PathBuf>,
-    /// Most frames per second that are streamed of those that the program shows
+    /// Maximum number of the program's frames per second to stream
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..=240))]
     fps: u16,
     #[arg(long, default_value = "h264", help = format!("Preferred codec: {}", CodecKind::ALL.map(CodecKind::name).join(" or ")))]
@@ -72,7 +73,7 @@ pub(crate) struct HookArguments {
     /// Rate controller; `nearlight lab list` names all of them
     #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
     controller: String,
-    /// Redundancy policy (FEC), as of `nearlight serve`
+    /// Redundancy policy (FEC), as for `nearlight serve`
     #[arg(long, value_name = "POLICY", default_value = "planner")]
     fec: String,
     /// Initial rate; with `--controller fixed` the constant rate. Rates are upper limits: simple pictures need fewer bits
@@ -87,13 +88,13 @@ pub(crate) struct HookArguments {
     /// Maximum number of simultaneous clients
     #[arg(long, default_value = "8", value_parser = parse::count)]
     max_clients: usize,
-    /// Pass keyboard, mouse and touch input of clients to the program's window: on or off
+    /// Pass keyboard, mouse and touch input from clients to the program's window: on or off
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     input: bool,
     /// Write all events to this file as JSON lines
     #[arg(long)]
     events: Option<PathBuf>,
-    /// The library to load into the program [default: `libnearlight_hook.so` beside this command, or in ../lib/nearlight]
+    /// Library to load into the program [default: `libnearlight_hook.so` beside this command, or in ../lib/nearlight]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// Print one JSON object with the links once clients can connect. The program's own output goes to standard output as well
@@ -154,7 +155,7 @@ impl HookArguments {
     fn library(&self) -> anyhow::Result<PathBuf> {
         match &self.library {
             Some(library) if library.is_file() => absolute(library),
-            Some(library) => anyhow::bail!("--library: there is no file {}", library.display()),
+            Some(library) => anyhow::bail!("--library: {} does not exist", library.display()),
             None => {
                 let command = std::env::current_exe().context("cannot find this command's own file")?;
                 find_library(&command).with_context(|| {

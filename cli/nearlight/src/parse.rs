@@ -13,11 +13,11 @@ pub fn bitrate(text: &str) -> Result<Bitrate, String> {
         "" | "m" | "mbps" | "mbit" => 1e6,
         "k" | "kbps" | "kbit" => 1e3,
         "g" | "gbps" | "gbit" => 1e9,
-        _ => return Err(format!("`{text}` is no rate: write it as 25mbps or 800kbps")),
+        _ => return Err("expected a rate such as 25mbps or 800kbps".into()),
     };
     match number.trim().parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(Bitrate::from_bps((value * factor) as u64)),
-        _ => Err(format!("`{text}` is no rate: write it as 25mbps or 800kbps")),
+        _ => Err("expected a rate such as 25mbps or 800kbps".into()),
     }
 }
 
@@ -30,7 +30,7 @@ pub fn picture_size(text: &str) -> Result<PictureSize, String> {
     let side = |text: &str| text.parse::<u16>().ok().filter(fits);
     let sides = text.split_once('x').and_then(|(width, height)| Some((side(width)?, side(height)?)));
     sides.map(|(width, height)| PictureSize::Fixed { width, height }).ok_or_else(|| {
-        format!("`{text}` is no size: write auto or such as 1280x720, even numbers from {MIN_SIDE} to {MAX_SIDE}")
+        format!("expected auto or a size such as 1280x720, with even numbers from {MIN_SIDE} to {MAX_SIDE}")
     })
 }
 
@@ -42,14 +42,14 @@ pub fn host(text: &str) -> Result<String, String> {
     if text.parse::<std::net::IpAddr>().is_ok() || text.len() <= 253 && text.split('.').all(is_label) {
         return Ok(text.to_ascii_lowercase());
     }
-    Err(format!("`{text}` is no host: write a name such as world.example, or an address, without scheme and port"))
+    Err("expected a host name such as world.example, or an address, without scheme and port".into())
 }
 
 /// `8`: at least one.
 pub fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if count > 0 => Ok(count),
-        _ => Err(format!("`{text}` is no count: write a number from 1")),
+        _ => Err("expected a number of at least 1".into()),
     }
 }
 
@@ -60,7 +60,7 @@ pub fn fps(text: &str) -> Result<Option<u16>, String> {
     }
     match text.parse() {
         Ok(fps) if (1..=240).contains(&fps) => Ok(Some(fps)),
-        _ => Err(format!("`{text}` is no frame rate: write a number from 1 to 240, or auto")),
+        _ => Err("expected a number from 1 to 240, or auto".into()),
     }
 }
 
@@ -76,14 +76,14 @@ pub fn captures(text: &str) -> Result<bool, String> {
 
 /// True for the first of the two.
 fn either(text: &str, yes: &str, no: &str) -> Result<bool, String> {
-    if text == yes || text == no { Ok(text == yes) } else { Err(format!("`{text}` is neither {yes} nor {no}")) }
+    if text == yes || text == no { Ok(text == yes) } else { Err(format!("expected {yes} or {no}")) }
 }
 
 /// `10` or `2.5`, in seconds.
 pub fn seconds(text: &str) -> Result<Span, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 1e6 => Ok(Span::from_secs_f64(seconds)),
-        _ => Err(format!("`{text}` is no length of time: write seconds, such as 10 or 2.5")),
+        _ => Err("expected a number of seconds, such as 10 or 2.5".into()),
     }
 }
 

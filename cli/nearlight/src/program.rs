@@ -1,6 +1,7 @@
 //! A program to serve: the options of `nearlight serve` that concern it, and the process that it runs under.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -22,36 +23,38 @@ const DEFAULT_FPS: u16 = 60;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "A program's window")]
 pub(crate) struct ProgramArguments {
-    /// Program to serve, with its arguments, after `--`: it is started on an X display of its own
-    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["video", "test_card", "scene", "stereo"])]
+    /// Program to serve on a display of its own, with its arguments; options come before it
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM", conflicts_with_all = ["video", "test_card", "scene", "stereo"])]
     command: Vec<OsString>,
     /// Serve this existing X display, such as :1, with or without a program
     #[arg(long, value_name = "NAME", conflicts_with_all = ["video", "test_card", "scene", "stereo"])]
     display: Option<String>,
-    /// What the program draws on: x11 (Xvfb), or sway for a program that needs Wayland, without capture of the pointer and without clipboard
+    /// Display server for the program: x11 (Xvfb), or sway for a program that needs Wayland (no pointer capture, no clipboard)
     #[arg(long, default_value = "x11", value_name = "x11|sway", requires = "command", conflicts_with = "display")]
     compositor: Compositor,
-    /// When to start the program again that has ended: never (the server ends with it), on-failure or always
+    /// When to restart the program after it exits: never (the server exits too), on-failure or always
     #[arg(long, default_value = "never", value_name = "WHEN", requires = "command")]
     restart: Restart,
-    /// Files that the program sees: strict (the system's, read-only, and an empty home that disappears with it), home (its user's home
-    /// instead) or off (everything that its user can read). strict and home need bubblewrap
-    #[arg(long, default_value = "strict", value_name = "strict|home|off")]
+    /// Files that the program can see: strict, home or off
+    ///
+    /// strict: the system's files, read-only, and an empty home that is deleted afterwards; home: its user's home instead of the empty one;
+    /// off: everything that its user can read. strict and home need bubblewrap.
+    #[arg(long, default_value = "strict", value_name = "MODE")]
     program_sandbox: Sandbox,
-    /// Let the program use the network: on or off [default: off with --program-sandbox strict, else on]
+    /// Let the program use the network: on or off [default: off with --program-sandbox strict, otherwise on]
     #[arg(long, value_parser = crate::parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     program_network: Option<bool>,
-    /// User that the program runs as, if the server is started by root [default: nobody]
+    /// User to run the program as if root starts the server [default: nobody]
     #[arg(long, value_name = "NAME")]
     program_user: Option<String>,
-    /// How the program gets the gamepads of whoever has the controls: uinput (up to four, which takes root and /dev/uinput), file (one, by
-    /// /dev/fuse), off, or auto: the first that is possible here
+    /// How the program receives the gamepads of the viewer in control: uinput (up to four; needs root and /dev/uinput), file (one, through
+    /// /dev/fuse), off, or auto (the first of these that works here)
     #[arg(long, default_value = "auto", value_name = "auto|uinput|file|off")]
     program_gamepads: GamepadBackend,
-    /// Let the program record the microphone of whoever has the controls, if ?microphone is in the address of that viewer's page: on or off
+    /// Let the program record the microphone of the viewer in control, if that viewer's page was opened with ?microphone: on or off
     #[arg(long, default_value = "off", value_parser = crate::parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     microphone: bool,
-    /// Most processor time of the program, in per cent of all cores, such as 60%
+    /// Maximum processor time of the program as a percentage of all cores, such as 60%
     #[arg(long, value_name = "PERCENT")]
     cpu_share: Option<CpuShare>,
 }
@@ -78,20 +81,35 @@ impl ProgramArguments {
             && let Some((_, option)) = given.into_iter().find(|(is_given, _)| *is_given)
         {
             anyhow::bail!(
-                "{option} applies to a program that the server starts: give one after `--`, or leave out {option}"
+                "{option} applies only to a program that the server starts: name one, as in `nearlight serve xterm`, or remove {option}"
             );
         }
         anyhow::ensure!(
             !self.microphone || (sound && self.display.is_none()),
-            "--microphone on needs the sound server that programs get, which --sound off and --display leave out: leave out one of them"
+            "--microphone on needs the program's own sound server, which does not exist with --sound off or --display: remove one of them"
         );
+        self.reject_media_file()?;
         let fenced = self.program_sandbox != Sandbox::Off && self.display.is_none();
         anyhow::ensure!(
             fenced || matches!(self.program_gamepads, GamepadBackend::Auto | GamepadBackend::Off),
-            "--program-gamepads needs a sandbox and a display of the program's own, which --program-sandbox off and --display leave out: \
-             leave out one of them"
+            "--program-gamepads needs a sandbox and a display of the program's own, and so does not work with --program-sandbox off or \
+             --display: remove one of them"
         );
         Ok(())
+    }
+
+    /// Rejects a scene or a video in place of a program, and names the option that serves it.
+    fn reject_media_file(&self) -> anyhow::Result<()> {
+        let [file] = self.command.as_slice() else { return Ok(()) };
+        let file = Path::new(file);
+        let extension = file.extension().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();
+        let option = match extension.as_str() {
+            "glb" | "gltf" => "--scene",
+            "avi" | "mkv" | "mov" | "mp4" | "webm" => "--video",
+            _ => return Ok(()),
+        };
+        let name = file.display();
+        anyhow::bail!("{name} is not a program; to serve this file, use `nearlight serve {option} {name}`")
     }
 
     /// Returns whether the program's display has a clipboard that viewers can share.

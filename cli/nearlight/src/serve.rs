@@ -1,5 +1,7 @@
 //! `nearlight serve`.
 
+mod help;
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,7 @@ use crate::sandbox::SandboxNeeds;
 use crate::{agones, fleet, log, memory, parse, sandbox};
 
 #[derive(Debug, Args)]
+#[command(mut_args(help::arrange), after_help = help::EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct ServeArguments {
     /// Port for the page (TCP) and the media (UDP); 0 picks a free one
@@ -44,22 +47,25 @@ pub struct ServeArguments {
     /// Address to listen on [default: all addresses]
     #[arg(long)]
     address: Option<IpAddr>,
-    /// Public address that forwards the same ports to this machine, such as a router's or a container host's; used in links and as a
-    /// WebRTC candidate; repeatable
+    /// Public address that forwards the same ports to this machine; repeatable
+    ///
+    /// It may be the address of a router or a container host. Links and WebRTC candidates contain it.
     #[arg(long = "announce", value_name = "ADDRESS")]
     announced: Vec<IpAddr>,
     /// Also serve clients of `nearlight view` over Ethernet frames on this interface, without IP (Linux; needs `CAP_NET_RAW` at
     /// the start); repeatable
     #[arg(long, value_name = "INTERFACE")]
     ethernet: Vec<String>,
-    /// Over Ethernet, answer only these MAC addresses [default: all that know the token]
+    /// Answer only these MAC addresses over Ethernet [default: every client that knows the token]
     #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', requires = "ethernet")]
     ethernet_allow: Option<Vec<HardwareAddress>>,
-    /// Additional host name of this server, such as one in your DNS. Requests for other names than this machine's and the
-    /// certificate's are refused; repeatable
+    /// Additional host name of this server, such as one in your DNS; repeatable. Requests for any name other than these, this machine's
+    /// and the certificate's are refused
     #[arg(long = "host", value_name = "NAME", value_parser = parse::host)]
     hosts: Vec<String>,
-    /// Pairing token of at least 16 characters [default: a new random one at each start]
+    /// Pairing token, instead of a new random one at each start
+    ///
+    /// It has at least 16 characters.
     #[arg(long, env = "NEARLIGHT_TOKEN", hide_env_values = true)]
     token: Option<Token>,
     /// PEM file with a certificate chain that browsers trust [default: a self-signed certificate]
@@ -69,10 +75,10 @@ pub struct ServeArguments {
     #[arg(long, requires = "cert")]
     key: Option<PathBuf>,
     /// Serve a glTF scene (.glb) instead of the built-in world
-    #[arg(long, conflicts_with_all = ["video", "test_card"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["video", "test_card"])]
     scene: Option<PathBuf>,
-    /// Serve a video file in a loop (any format that the ffmpeg command decodes)
-    #[arg(long, conflicts_with = "test_card")]
+    /// Serve a video file in a loop, in any format that the ffmpeg command decodes
+    #[arg(long, value_name = "FILE", conflicts_with = "test_card")]
     video: Option<PathBuf>,
     /// Serve a test card
     #[arg(long)]
@@ -80,18 +86,20 @@ pub struct ServeArguments {
     /// Graphics API: auto, vulkan or gl
     #[arg(long, default_value = "auto")]
     backend: Backend,
-    /// What converts pictures of the built-in world and of scenes for the encoder: shader (the last pass draws the encoder's planes),
-    /// processor, or auto: shader on a GPU, processor where that renders as well
+    /// What converts pictures of the built-in world and of scenes for the encoder: shader (the last rendering pass draws the encoder's
+    /// planes), processor, or auto (shader on a GPU, processor with software rendering)
     #[arg(long, default_value = "auto")]
     conversion: Conversion,
-    /// Picture size such as 1280x720; auto measures what this machine sustains, and for a program follows the viewer's window
+    /// Picture size such as 1280x720, or auto
+    ///
+    /// auto adapts to what this machine can render and encode. For a program it follows the viewer's window.
     #[arg(long, default_value = "auto", value_parser = parse::picture_size)]
     size: PictureSize,
-    /// Frames per second; auto measures what this machine sustains
+    /// Frames per second, or auto, which measures what this machine sustains
     #[arg(long, default_value = "auto", value_parser = parse::fps)]
     fps: Fps,
-    /// Send side-by-side stereo to screens as well, such as 3664x1920 for a headset that shows a flat stream. Headsets on the page
-    /// always get one square view per eye
+    /// Send side-by-side stereo to screens as well, for example at 3664x1920 for a headset that shows a flat stream. Headsets on the
+    /// page always get one square view per eye
     #[arg(long)]
     stereo: bool,
     #[arg(long, default_value = "h264", help = format!("Preferred codec: {}", CodecKind::ALL.map(CodecKind::name).join(" or ")))]
@@ -99,18 +107,18 @@ pub struct ServeArguments {
     /// Rate controller; `nearlight lab list` names all of them
     #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
     controller: String,
-    /// Redundancy policy (FEC): planner, planner:PERCENT (its upper limit), nebula, planner-as-nebula, escot-gop, webrtc,
-    /// fixed:PERCENT or none. Over WebRTC it needs a client that accepts FlexFEC [default: planner; none if --recovery never
-    /// requests retransmissions, which planner relies on]
+    /// Redundancy policy (FEC): planner, planner:PERCENT (with an upper limit), nebula, planner-as-nebula, escot-gop, webrtc,
+    /// fixed:PERCENT or none. WebRTC clients need to accept FlexFEC [default: planner; none if --recovery never requests
+    /// retransmissions, on which planner relies]
     #[arg(long, value_name = "POLICY")]
     fec: Option<String>,
-    /// Loss recovery of clients. reference: request packets, then a frame predicted from one that they have decoded;
-    /// retransmission: packets, then a key frame; intra: a key frame at once, freezing until it arrives; openuvr[:FRAMES]: keep decoding damaged
-    /// pictures and request a key frame after each frame until one arrives, while the server ignores requests for FRAMES frames
-    /// (default 6) after a key frame. WebRTC clients recover in their own way, and over a WebSocket nothing is lost
+    /// How clients recover from losses. reference: request packets, then a frame predicted from one that they have decoded;
+    /// retransmission: request packets, then a key frame; intra: request a key frame at once and freeze until it arrives;
+    /// openuvr[:FRAMES]: keep decoding damaged pictures and request a key frame after each frame until one arrives, while the server
+    /// ignores requests for FRAMES frames (default 6) after a key frame. WebRTC clients recover in their own way; a WebSocket loses nothing
     #[arg(long, default_value = "reference", value_name = "POLICY")]
     recovery: RecoveryPolicy,
-    /// Initial rate; with `--controller fixed` the constant rate. Rates are upper limits: simple pictures need fewer bits
+    /// Initial rate, or the constant rate with `--controller fixed`. Rates are upper limits: simple pictures need fewer bits
     #[arg(long, value_parser = parse::bitrate)]
     rate: Option<Bitrate>,
     /// Maximum rate, including redundancy [default: a quarter of a bit per pixel]
@@ -125,10 +133,10 @@ pub struct ServeArguments {
     /// Congestion control of the TCP connections that carry media, such as bbr or cubic (Linux) [default: the system's]
     #[arg(long, value_name = "NAME")]
     tcp_control: Option<String>,
-    /// Capture times: fitted (aligned with a single client's inputs and display refreshes) or even (equally spaced)
+    /// When to capture frames: fitted (aligned with a single client's inputs and display refreshes) or even (equally spaced)
     #[arg(long, default_value = "fitted", value_parser = parse::captures, value_name = "fitted|even", action = clap::ArgAction::Set)]
     captures: bool,
-    /// Encode each picture of a program, --video and --test-card once for all clients, in up to three layers of rate and size: on or off.
+    /// Encode each picture of a program, --video or --test-card once for all clients, in up to three layers of rate and size: on or off.
     /// With off, and with other sources, each client has its own encoder
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     shared_encodes: bool,
@@ -138,7 +146,7 @@ pub struct ServeArguments {
     /// Send sound to clients: on or off
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     sound: bool,
-    /// Exchange clipboard text between the application and clients that allow it too: on or off
+    /// Share clipboard text with clients that allow it too: on or off
     #[arg(long, default_value = "off", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     clipboard: bool,
     /// Maximum number of simultaneous clients
@@ -147,19 +155,19 @@ pub struct ServeArguments {
     /// Maximum number of members of all rooms together; 0 for no rooms
     #[arg(long, default_value_t = 256)]
     max_members: usize,
-    /// Share all rooms with the other servers that speak to this NATS server: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT. Start
-    /// that one with -js
+    /// Share all rooms with the other servers on this NATS server: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT. The NATS server
+    /// must run with -js
     #[arg(long, value_name = "URL", env = "NEARLIGHT_NATS", hide_env_values = true)]
     nats: Option<String>,
-    /// Be a game server of this fleet: tell it of readiness, health and taken places, and end when it says so. The port of Agones' SDK is
-    /// in `AGONES_SDK_HTTP_PORT`, or 9358
+    /// Run as a game server of this fleet: report readiness, health and occupied places, and exit when told to. `AGONES_SDK_HTTP_PORT`
+    /// contains the port of Agones' SDK; it is 9358 by default
     #[arg(long)]
     fleet: Option<Fleet>,
-    /// Accept Unity Render Streaming's web clients, which have no token: anyone who can reach the port can view and control the scene.
-    /// In private mode, only one client can use each connection name
+    /// Accept Unity Render Streaming's web clients, which have no token: anyone who can reach the port can view and control the scene. In
+    /// private mode, only one client can use each connection name
     #[arg(long, value_name = "MODE", num_args = 0..=1, default_missing_value = "public")]
     unity_render_streaming: Option<UnityMode>,
-    /// Require the token from Unity's clients, as ?token=TOKEN in the URL of their signalling
+    /// Require a token from Unity's clients, as ?token=TOKEN in the URL of their signalling
     #[arg(long, requires = "unity_render_streaming")]
     unity_token: bool,
     /// Serve Unity's own web client at /unity/, from the package's folder `client`, which contains `public` and `src`
@@ -179,7 +187,7 @@ pub struct ServeArguments {
     /// Print one JSON object with links and ports once clients can connect
     #[arg(long)]
     json: bool,
-    /// Print only the links, one per line; write only warnings and errors to standard error
+    /// Print only the links, one per line, and log only warnings and errors
     #[arg(long, short)]
     quiet: bool,
 }
@@ -384,18 +392,18 @@ fn validate(arguments: &ServeArguments) -> anyhow::Result<()> {
     let is_own = false;
     anyhow::ensure!(
         arguments.conversion == Conversion::Auto || !(is_own || arguments.test_card || arguments.video.is_some()),
-        "--conversion applies to the built-in world and to --scene: the processor converts the pictures of other sources; leave it out"
+        "--conversion applies only to the built-in world and to --scene; remove it, because the processor converts the pictures of all other sources"
     );
     #[cfg(target_os = "linux")]
     arguments.program.reject_unused_options(arguments.sound)?;
     #[cfg(target_os = "linux")]
     anyhow::ensure!(
         !arguments.clipboard || arguments.program.has_clipboard(),
-        "--clipboard on: programs on sway share no clipboard with viewers; leave it out, or use --compositor x11"
+        "--clipboard on does not work with --compositor sway: remove it, or use --compositor x11"
     );
     anyhow::ensure!(
         arguments.nats.is_none() || fleet::IS_BUILT,
-        "This build cannot share rooms with other servers. {}, or leave out --nats.",
+        "this build cannot share rooms with other servers. {}, or remove --nats.",
         fleet::HOW_TO_BUILD
     );
     Ok(())

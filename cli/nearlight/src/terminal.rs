@@ -1,4 +1,4 @@
-//! The behaviour of all commands at a terminal: parse arguments, log to standard error, and report errors in one line.
+//! The behaviour of all commands at a terminal: parse arguments, log to standard error, and report what fails while they run in one line.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -16,6 +16,8 @@ pub const QUIET_LOG_FILTER: &str =
     "warn,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error,web_transport_quinn=error";
 /// The exit status that a shell reports for a program ended by a closed output pipe: 128 plus the number of SIGPIPE.
 const OUTPUT_CLOSED: i32 = 128 + 13;
+/// The exit status of a command line that cannot be parsed, as in most programs that use clap.
+const WRONG_USAGE: u8 = 2;
 
 /// A command line that can be run.
 pub trait CommandLine: Parser {
@@ -35,14 +37,10 @@ pub fn run<Line: CommandLine>() -> ExitCode {
     exit_when_output_closes();
     let arguments = match Line::try_parse() {
         Ok(arguments) => arguments,
-        Err(words) => {
-            // Exit status 2, which clap would use, means that a server refused.
-            if !words.use_stderr() {
-                let _ = words.print();
-                return ExitCode::SUCCESS;
-            }
-            eprintln!("nearlight: {}", one_line(&words.to_string()));
-            return ExitCode::FAILURE;
+        Err(error) => {
+            // Requested help and the version go to standard output, wrong usage to standard error.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(WRONG_USAGE) } else { ExitCode::SUCCESS };
         }
     };
     if !arguments.starts_other_programs() {
@@ -68,14 +66,6 @@ pub fn run<Line: CommandLine>() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Joins clap's multi-line message into one line, without the hint about help.
-pub fn one_line(words: &str) -> String {
-    let lines =
-        words.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more information"));
-    let line = lines.collect::<Vec<_>>().join(" ");
-    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
 /// `println!` panics if standard output fails. A reader that closes the pipe has read enough, as `head` does: the command then ends

@@ -24,9 +24,8 @@ use crate::{parse, sandbox};
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub struct ViewArguments {
-    /// The complete link that `nearlight serve` printed, including the token; quote it for the shell. An Ethernet link,
-    /// `ether:ADDRESS#token=...`, takes the local interface in front of the address, `ether:INTERFACE/ADDRESS#token=...`; it can be
-    /// omitted if there is only one
+    /// The complete link that `nearlight serve` printed, including the token; quote it for the shell. In an Ethernet link,
+    /// `ether:INTERFACE/ADDRESS#token=...`, the local interface can be omitted if there is only one
     url: String,
     /// Accept any certificate on the first connection if the link names none and no trusted authority has signed the server's. Only
     /// the proof of the token then distinguishes the server from a man in the middle
@@ -35,12 +34,12 @@ pub struct ViewArguments {
     /// Run without a window, with a simulated user who walks and looks around
     #[arg(long)]
     headless: bool,
-    /// Show on a display without X11 or Wayland, from a text console; with a card such as --drm=/dev/dri/card1 on that one [default: the
-    /// first card that has a display]
+    /// Show the stream on a display without X11 or Wayland, from a text console; --drm=/dev/dri/card1 selects the graphics card
+    /// [default: the first card with a display]
     #[cfg(target_os = "linux")]
     #[arg(long, value_name = "CARD", value_parser = maybe_path(), num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "headless")]
     drm: Option<PathBuf>,
-    /// With --drm: the display on this connector, such as HDMI-A-1 [default: the first one that has a display]
+    /// With --drm: use the display on this connector, such as HDMI-A-1 [default: the first one with a display]
     #[cfg(target_os = "linux")]
     #[arg(long, value_name = "NAME", requires = "drm")]
     connector: Option<String>,
@@ -56,11 +55,11 @@ pub struct ViewArguments {
     /// Offer only this codec
     #[arg(long)]
     codec: Option<CodecKind>,
-    /// Headless: refresh rate of a virtual display [default: pictures are displayed when they are decoded]
+    /// With --headless: refresh rate of a virtual display [default: pictures are displayed as soon as they are decoded]
     #[arg(long, requires = "headless", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     display_hz: Option<u16>,
-    /// Show each picture in its turn, where two came between two of the display's refreshes, or the newest at once and not the other: in-turn
-    /// or newest
+    /// What to show if two pictures arrive within one refresh of the display: both, one after the other (in-turn), or only the newest
+    /// (newest)
     #[arg(long, value_name = "ORDER", default_value = "in-turn")]
     order: DisplayOrder,
     /// Request a key frame after each loss instead of retransmissions
@@ -78,7 +77,7 @@ pub struct ViewArguments {
     /// Write the last picture as a PNG file
     #[arg(long)]
     screenshot: Option<PathBuf>,
-    /// Headless: write the received sound as a WAV file
+    /// With --headless: write the received sound as a WAV file
     #[arg(long, value_name = "FILE", requires = "headless")]
     record_sound: Option<PathBuf>,
     /// Exchange clipboard text with the application if the server allows it too: on or off

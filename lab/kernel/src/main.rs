@@ -146,31 +146,13 @@ fn limit(text: &str) -> Result<Limit, String> {
         "none" => Ok(Limit(None)),
         _ => match text.parse() {
             Ok(limit) if limit > 0 => Ok(Limit(Some(limit))),
-            _ => Err(format!("`{text}` is no limit: write a number of entries from 1, or none")),
+            _ => Err("expected a number of entries of at least 1, or none".into()),
         },
     }
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(words) if words.use_stderr() => {
-            // One line, without the hint about help.
-            let words = words.to_string();
-            let lines = words
-                .lines()
-                .map(str::trim)
-                .filter(|line| !line.is_empty() && !line.starts_with("For more information"));
-            let line = lines.collect::<Vec<_>>().join(" ");
-            eprintln!("nearlight: {}", line.strip_prefix("error: ").unwrap_or(&line));
-            return ExitCode::FAILURE;
-        }
-        Err(words) => {
-            let _ = words.print();
-            return ExitCode::SUCCESS;
-        }
-    };
-    let done = match arguments.command {
+    let done = match Arguments::parse().command {
         KernelCommand::Load(arguments) => load_law(&arguments),
         KernelCommand::Status(arguments) => show_status(&arguments),
         KernelCommand::Unload(arguments) => unload_law(&arguments),

@@ -15,7 +15,7 @@ use crate::MessageError;
 pub enum ExitClass {
     /// Any other error: exit code 1.
     Other,
-    /// The server refused: exit code 2.
+    /// The server refused: exit code 4, because 2 is that of wrong usage.
     Refused,
     /// No server answered, or no picture ever arrived: exit code 3.
     TimedOut,
@@ -27,7 +27,7 @@ impl ExitClass {
     pub const fn code(self) -> u8 {
         match self {
             Self::Other => 1,
-            Self::Refused => 2,
+            Self::Refused => 4,
             Self::TimedOut => 3,
         }
     }

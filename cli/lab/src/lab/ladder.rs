@@ -14,8 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use nearlight_cli::parse;
 
 const AFTER_HELP: &str = "\
-Each step is measured in turn, a second at a time, so that other load on the machine affects all of them alike; read differences of
-medians. Needs root and iproute2 for two network namespaces, and Xvfb for the first step. docs/results/openuvr.md says what each step is.";
+The steps are measured in turn, a second at a time, so that other load on the machine affects all of them equally. Compare medians. This
+needs root and iproute2 for two network namespaces, and Xvfb for the first step. docs/results/openuvr.md describes each step.";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = AFTER_HELP)]
@@ -26,16 +26,16 @@ pub(super) struct LadderArguments {
     /// Frames per second
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..=240))]
     fps: u16,
-    /// Turns of each step
+    /// How often each step is measured
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
-    /// Frames of a turn
+    /// Frames of each measurement
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     frames: u32,
     /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
-    /// Be the other process of the first step
+    /// Run as the other process of the first step
     #[arg(long, hide = true)]
     draw: bool,
 }
@@ -43,7 +43,7 @@ pub(super) struct LadderArguments {
 fn size(text: &str) -> Result<Size, String> {
     match parse::picture_size(text)? {
         PictureSize::Fixed { width, height } => Ok(Size { width, height }),
-        PictureSize::Auto => Err("write a size such as 1280x720".into()),
+        PictureSize::Auto => Err("expected a size such as 1280x720".into()),
     }
 }
 

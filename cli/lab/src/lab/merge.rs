@@ -13,10 +13,10 @@ pub(super) struct MergeArguments {
     /// Result folders of shards, such as results/PLAN-shard-1-of-4
     #[arg(required = true)]
     folders: Vec<PathBuf>,
-    /// Folder for the joined runs; runs that are there already are kept [default: results/PLAN]
+    /// Folder for the joined runs; existing runs in it are kept [default: results/PLAN]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Join what is there, even if shards are missing or unfinished
+    /// Join the available results even if shards are missing or unfinished
     #[arg(long)]
     partial: bool,
     /// Print one JSON object

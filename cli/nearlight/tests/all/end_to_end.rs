@@ -151,7 +151,7 @@ fn strangers_are_refused_plainly_and_the_place_of_a_killed_client_is_free() {
     let wrong = server.url.replace(TOKEN, "not-the-right-token");
     let output = nearlight().args(["view", &wrong, "--headless", "--seconds", "2"]).output().expect("runs");
     let words = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert_eq!(output.status.code(), Some(4), "{words}");
     assert!(words.contains("token"), "{words}");
     let mut first = nearlight()
         .args(["view", &server.url, "--headless", "--seconds", "30"])
@@ -162,7 +162,7 @@ fn strangers_are_refused_plainly_and_the_place_of_a_killed_client_is_free() {
         assert!(first.try_wait().expect("a child").is_none(), "the first client left");
     }
     let output = server.view("2", &[]);
-    assert_eq!(output.status.code(), Some(2), "a second client where one is allowed");
+    assert_eq!(output.status.code(), Some(4), "a second client where one is allowed");
     assert!(String::from_utf8_lossy(&output.stderr).contains("full"));
     first.kill().expect("a child");
     let _ = first.wait();
@@ -191,7 +191,7 @@ fn a_link_names_the_certificate_and_no_other_is_taken_unless_the_user_says_so() 
     assert_eq!(code, Some(1), "{words}");
     assert!(words.contains("not the one that the link names"), "{words}");
     let (code, words) = view(&unnamed.replace(&port, &others), &["--trust-first-use"]);
-    assert_eq!(code, Some(2), "{words}");
+    assert_eq!(code, Some(4), "{words}");
     assert!(!other.get("/metrics").contains("nearlight_sessions_total 1"));
 }
 

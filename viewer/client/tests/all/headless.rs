@@ -216,7 +216,7 @@ async fn a_wrong_token_is_refused() {
     let server = Server::start(Behaviour::default());
     let link = Link { token: Some("another-token-for-tests".into()), ..server.link.clone() };
     let error = view(options(&link, 2)).await.expect_err("refused");
-    assert_eq!((error.class(), error.class().code()), (ExitClass::Refused, 2));
+    assert_eq!((error.class(), error.class().code()), (ExitClass::Refused, 4));
     assert!(error.to_string().contains("the token is wrong"), "{error}");
 
     let link = Link { token: None, ..server.link.clone() };
