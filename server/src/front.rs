@@ -30,7 +30,7 @@ use crate::access::pairing::{AuthError, Pairing};
 use crate::http::{Secure, Site};
 use crate::serve::{CERTIFICATE_RENEWAL, ServerError};
 use crate::state::seconds;
-use crate::transports::rtc::whep::{Client, HttpRefusal, bearer};
+use crate::transports::rtc::whep::{Client, HttpRefusal, token_in};
 
 /// The path of the list of servers, for programs.
 const LIST_PATH: &str = "/servers.json";
@@ -184,11 +184,9 @@ impl Shared {
 
     /// Returns the role and the token of a client, or the role and the token that everybody gets.
     fn authorize(&self, client: IpAddr, headers: &HeaderMap) -> Result<(Role, String), HttpRefusal> {
-        let Some(token) = bearer(headers) else {
+        let Some(token) = token_in(headers) else {
             let everybody = self.everybody.map(|role| (role, token_for(&self.token, role).to_string()));
-            return everybody.ok_or_else(|| {
-                HttpRefusal::new(StatusCode::UNAUTHORIZED, "send the pairing token: Authorization: Bearer TOKEN")
-            });
+            return everybody.ok_or_else(HttpRefusal::without_token);
         };
         match self.pairing.check_bearer(self.clock.now(), client, token) {
             Ok(role) => Ok((role, token.to_owned())),
@@ -431,7 +429,7 @@ async fn preflight() -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     allow_all(&mut response);
     let headers = response.headers_mut();
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("Authorization"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("Authorization, X-Nearlight-Token"));
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     response
 }

@@ -18,7 +18,7 @@ use rust_embed::RustEmbed;
 use serde::Serialize;
 
 use crate::metrics::Metrics;
-use crate::transports::rtc::whep::{Client, HttpRefusal, bearer};
+use crate::transports::rtc::whep::{Client, HttpRefusal, token_in};
 
 /// The built page, inside the binary.
 #[derive(RustEmbed)]
@@ -87,17 +87,14 @@ async fn with_token(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let checked = bearer(request.headers()).map(|token| (state.check)(client.0, token));
+    let checked = token_in(request.headers()).map(|token| (state.check)(client.0, token));
     match checked {
         Some(Ok(role)) => {
             request.extensions_mut().insert(role);
         }
         _ if client.0.is_loopback() => {}
         Some(Err(refused)) => return refused.into_response(),
-        None => {
-            let words = "requests from another machine need the pairing token: Authorization: Bearer TOKEN";
-            return HttpRefusal::new(StatusCode::UNAUTHORIZED, words).into_response();
-        }
+        None => return HttpRefusal::without_token().into_response(),
     }
     next.run(request).await
 }
@@ -220,6 +217,7 @@ mod tests {
             (far, "/metrics", Some("Bearer right"), 403),
             (near, "/metrics", Some("Bearer right"), 403),
             (far, SESSION_INFO_PATH, Some("bearer right"), 200),
+            (far, SESSION_INFO_PATH, Some("Basic bWU6aGVyZQ=="), 401),
             (far, "/healthz", None, 200),
             (far, "/", None, 200),
         ] {
@@ -231,6 +229,12 @@ mod tests {
             let response = router.clone().call(request).await.expect("axum answers");
             assert_eq!(response.status().as_u16(), expected, "{client} {path} {authorization:?}");
             assert_eq!(response.headers().contains_key(header::WWW_AUTHENTICATE), expected == 401);
+        }
+        for (token, expected) in [("right", 200), ("wrong", 401)] {
+            let request = Request::get(SESSION_INFO_PATH).extension(Client(far)).header("x-nearlight-token", token);
+            let request = request.header(header::AUTHORIZATION, "Basic bWU6aGVyZQ==").body(Body::empty());
+            let response = router.clone().call(request.expect("a request")).await.expect("axum answers");
+            assert_eq!(response.status().as_u16(), expected, "a proxy keeps Authorization for itself");
         }
     }
 }

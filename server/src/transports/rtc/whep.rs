@@ -37,6 +37,8 @@ const SDP: &str = "application/sdp";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
 /// Prefix of the option for the latency marker in the query of an offer.
 const MARKER: &str = "marker=";
+/// The header with the pairing token of clients behind a proxy that needs `Authorization` for its own credentials.
+const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-nearlight-token");
 /// The `ETag` of every session, which never changes because ICE is never restarted.
 const ETAG: &str = "\"1\"";
 
@@ -86,12 +88,9 @@ impl Whep {
 
     /// Returns the role of the request's token. Failures are rate-limited per address.
     fn authorize(&self, client: Client, headers: &HeaderMap) -> Result<Role, HttpRefusal> {
-        let Some(token) = bearer(headers) else {
+        let Some(token) = token_in(headers) else {
             // A missing token is not a guess, so the limiter counts no failure.
-            return Err(HttpRefusal::new(
-                StatusCode::UNAUTHORIZED,
-                "send the pairing token: Authorization: Bearer TOKEN",
-            ));
+            return Err(HttpRefusal::without_token());
         };
         self.state.check_token(client.0, token).map_err(HttpRefusal::from)
     }
@@ -123,7 +122,7 @@ impl Whep {
         let preferences = ClientPreferences { role, codec, display, sound, marker };
         let common = SessionCommon::open(Arc::clone(state), session, preferences, peer.sender()).map_err(internal)?;
         let line = self.endpoint.connect(&own, state.emulated_path(session, now));
-        tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client connected");
+        tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client asks for a session");
         let (carrier, end_sender) = WebRtcCarrier::new(peer, line);
         let task = Box::new(SessionTask::new(Arc::clone(state), session, permit, carrier, Some(common)));
         let session = Session { end_sender, name: Offer::name_in(offer.sdp()).unwrap_or_default().to_owned() };
@@ -154,6 +153,13 @@ pub(crate) struct HttpRefusal {
 impl HttpRefusal {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), wait: None }
+    }
+
+    /// Returns the refusal of a request without a token.
+    pub(crate) fn without_token() -> Self {
+        let words =
+            "this request needs the pairing token, as Authorization: Bearer TOKEN or as X-Nearlight-Token: TOKEN";
+        Self::new(StatusCode::UNAUTHORIZED, words)
     }
 
     /// Returns a refusal whose client should try again after `wait`.
@@ -292,8 +298,12 @@ fn wants_marker(query: &str) -> Result<bool, HttpRefusal> {
     values.map(|value| (value == "strip").then_some(true).ok_or_else(unknown)).next_back().unwrap_or(Ok(false))
 }
 
-/// Returns the bearer token in the headers. The scheme may be written in any case (RFC 9110 section 11.1).
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+/// Returns the pairing token in the headers: that of [`TOKEN_HEADER`], else the bearer token. The scheme may be written in any case
+/// (RFC 9110 section 11.1).
+pub(crate) fn token_in(headers: &HeaderMap) -> Option<&str> {
+    if let Some(token) = headers.get(TOKEN_HEADER) {
+        return token.to_str().ok().map(str::trim);
+    }
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
@@ -333,7 +343,7 @@ async fn allow_all(method: Method, mut response: Response<Body>) -> Response<Bod
     set(header::CACHE_CONTROL, "no-store");
     if method == Method::OPTIONS {
         set(header::ACCESS_CONTROL_ALLOW_METHODS, "POST, PATCH, DELETE");
-        set(header::ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type, If-Match");
+        set(header::ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type, If-Match, X-Nearlight-Token");
         set(header::ACCESS_CONTROL_MAX_AGE, "600");
     }
     response

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::signalling::{MAX_QUEUED_MESSAGES, OwnedRequest, SignallingEvent, SignallingTask};
 use crate::http::page::{RefusalCheck, asset};
-use crate::transports::rtc::whep::{Client, HttpRefusal, bearer, read};
+use crate::transports::rtc::whep::{Client, HttpRefusal, read, token_in};
 
 /// Longest time that the server waits for a client's goodbye.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
@@ -81,7 +81,7 @@ impl Access {
         asks: &SignallingQuery,
     ) -> Result<Guest, HttpRefusal> {
         let guest = Guest { address: nearlight_net::subscriber(peer.0), trusted: false };
-        if let Some(token) = asks.token.as_deref().or_else(|| bearer(headers)) {
+        if let Some(token) = asks.token.as_deref().or_else(|| token_in(headers)) {
             return (self.refuse)(peer.0, token).map_or(Ok(Guest { trusted: true, ..guest }), Err);
         }
         if self.token_needed {
