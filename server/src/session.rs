@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::access::admission::{PERMIT_LOST, Permit};
+use crate::metrics::OpenSession;
 use crate::session::common::{ClientPreferences, SessionCommon, bound_devices};
 use crate::session::exchange::{Delivery, ToApplication};
 use crate::state::{Rejection, ServerState, clean};
@@ -45,6 +46,8 @@ pub(crate) struct SessionTask<C> {
     taken: u64,
     hello_received: bool,
     connected: bool,
+    /// Counts the session as open, from the time that it is connected: an offer may belong to a transport that another one outruns.
+    counted: Option<OpenSession>,
     began: Time,
 }
 
@@ -83,6 +86,7 @@ impl<C: Carrier> SessionTask<C> {
             taken: 0,
             hello_received: false,
             connected: false,
+            counted: None,
             began,
         }
     }
@@ -94,15 +98,15 @@ impl<C: Carrier> SessionTask<C> {
 
     pub(crate) async fn run(mut self: Box<Self>) {
         let (state, number) = (Arc::clone(&self.state), self.number);
-        let open = state.metrics.open_session(number);
         let ended = self.serve().await;
-        let Self { mut carrier, common, permit, .. } = *self;
+        let Self { mut carrier, common, permit, counted, .. } = *self;
         if let Some(mut common) = common {
             common.leave(carrier.sender_mut());
         }
-        drop((open, permit));
+        let words = if counted.is_some() { "a client disconnected" } else { "a client has not connected" };
+        drop((counted, permit));
         carrier.close(state.clock.now(), &ended).await;
-        tracing::info!(session = number, ended, "a client disconnected");
+        tracing::info!(session = number, ended, "{words}");
     }
 
     /// Returns how the session ended.
@@ -173,6 +177,7 @@ impl<C: Carrier> SessionTask<C> {
                     return Err(PERMIT_LOST.into());
                 }
                 self.connected = true;
+                self.counted = Some(self.state.metrics.open_session(self.number));
                 self.begin()
             }
             CarrierEvent::Message(message) => self.on_message(now, message),

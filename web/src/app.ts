@@ -27,6 +27,7 @@ import { Shell, type ShellOut } from "./shell.ts";
 import { StreamedEyes } from "./streamed-eyes.ts";
 import { hasWebRtc, missingFeatures } from "./support.ts";
 import { surfaceFor } from "./surface.ts";
+import { rememberTransport, rememberedTransport } from "./transport-memory.ts";
 import { Walker } from "./walker.ts";
 import { workerError } from "./worker-error.ts";
 import { MAIN_ROOM, WorldRendering, renderingChoiceOf, roomOf } from "./world-rendering.ts";
@@ -165,7 +166,7 @@ class App {
     // The worker says goodbye and ends. It may be terminated before that, so the window ends a WebRTC session by itself.
     this.#post({ type: "close" });
     this.#ends.close();
-    this.#peer?.close();
+    void this.#peer?.close();
     this.#fleet.close();
     this.#rendering.close();
     this.#room.close();
@@ -214,6 +215,7 @@ class App {
       why,
       origin: location.href,
       transport,
+      remembered: rememberedTransport(),
       webrtc: hasWebRtc(),
       token: this.#token,
       certificate: this.#certificate,
@@ -262,12 +264,13 @@ class App {
         break;
       case "carrier":
         this.#hud.onCarrier(message.name, message.why);
+        if (message.remembered !== undefined) rememberTransport(message.remembered);
         break;
       case "codec":
         this.#hud.onCodecFailures(message.why);
         break;
       case "peer":
-        this.#peer?.close();
+        void this.#peer?.close();
         this.#peer = new Peer({
           port: message.port,
           origin: location.href,

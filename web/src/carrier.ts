@@ -16,7 +16,8 @@ export interface Carrier {
   sendControl(bytes: Uint8Array): void;
   /** Delivers what arrives until the session ends; returns why it ended. */
   run(out: CarrierOut): Promise<string>;
-  close(): void;
+  /** Completes, where that is known, once the server has ended the session. */
+  close(): void | Promise<void>;
 }
 
 /** The values over which both ends prove that they know the token. */

@@ -3,6 +3,9 @@
 import { Blocked, type Carrier, type CarrierOut, Refused, explain } from "./carrier.ts";
 import { TRANSPORTS } from "./generated/core.ts";
 import type { ConnectionState, RefusalReason, TransportChoice, TransportName } from "./messages.ts";
+import { type Winner, race } from "./race.ts";
+import { certificateOf } from "./session-info.ts";
+import { REMEMBERED_MS, type RememberedTransport } from "./transport-memory.ts";
 import { type Browser, TRANSPORT } from "./transports.ts";
 
 /** First pause before a new attempt. It doubles up to the maximum: a server that restarts is found soon, and a dead one is not flooded. Guess. */
@@ -14,11 +17,8 @@ const SETTLED_MS = 5_000;
 const STALL_MS = 1_000;
 /** The session is given up after this silence. Guess: an outage of two seconds must not cost a new session. */
 const GIVE_UP_MS = 4_000;
-/** Timeout of an attempt over the last transport. Guess: longer than any handshake that still succeeds. */
+/** Timeout of an attempt over one transport, and of the request before all of them. Guess: longer than any handshake that still succeeds. */
 const DIAL_TIMEOUT_MS = 6_000;
-/** Timeout of an attempt while another transport has not been tried. It is the same for each of them: a network that drops UDP silently
- *  costs two of these before the WebSocket's turn. Guess: three lost handshake packets. */
-const NEXT_DIAL_TIMEOUT_MS = 3_000;
 const WATCH_INTERVAL_MS = 250;
 
 export interface ConnectionOptions extends Browser {
@@ -28,34 +28,37 @@ export interface ConnectionOptions extends Browser {
   /** The certificate that the link names, or null once a session has proved that the server knows the token. */
   certificate: string | null;
   transport: TransportChoice;
+  /** The transport of the last visit, if a better one did not get through then. */
+  remembered: RememberedTransport | null;
 }
 
 export interface ConnectionOut extends CarrierOut {
   /** The window is to open a peer connection, which communicates through the other end of the port. */
   askForPeer(port: MessagePort): void;
-  /** `why`: the reason for this transport, or "" when it is the first choice. */
-  onOpen(carrier: Carrier, why: string): void;
+  /** `why`: the reason for this transport, or "" when it is the first choice. `remembered`: what to begin with on the next visit; null for the
+   *  best transport, and undefined where the user has chosen this one. */
+  onOpen(carrier: Carrier, why: string, remembered: RememberedTransport | null | undefined): void;
   onRefused(reason: RefusalReason, message: string): void;
   /** The carrier of the last `onOpen` is no longer usable. */
   onLost(): void;
   onState(state: ConnectionState): void;
 }
 
-/** A transport that may be tried, and the reason to try it. */
-interface Candidate {
+/** A transport that a round of attempts begins with, until some time. */
+interface FirstChoice {
   name: TransportName;
-  why: string;
+  until: number;
 }
 
 export class Connection {
   readonly #options: ConnectionOptions;
   readonly #out: ConnectionOut;
-  /** Best first. */
-  readonly #candidates: Candidate[];
-  /** Index of the candidate that a round of attempts begins with: the one of the last session. */
-  #first = 0;
-  /** Candidates that have been blocked in this round. */
-  #blocked = 0;
+  /** The transports that may be tried, best first. */
+  readonly #candidates: readonly TransportName[];
+  /** The reason not to begin with the best of all transports, or "". */
+  readonly #limited: string;
+  /** The transport that got through where better ones did not. */
+  #first: FirstChoice | null;
   #certificate: string | null;
   #wanted = true;
   #carrier: Carrier | null = null;
@@ -75,7 +78,9 @@ export class Connection {
     this.#options = options;
     this.#out = out;
     this.#certificate = options.certificate;
-    this.#candidates = candidates(options);
+    ({ candidates: this.#candidates, why: this.#limited } = candidatesFor(options));
+    const { remembered } = options;
+    this.#first = remembered && { name: remembered.name, until: performance.now() + remembered.forMs };
     void this.#run();
   }
 
@@ -96,21 +101,20 @@ export class Connection {
   /** Ends the session in favour of a new one. */
   restart(why: string): void {
     this.#reason = why;
-    this.#carrier?.close();
+    void this.#carrier?.close();
   }
 
   close(): void {
     this.#wanted = false;
-    this.#carrier?.close();
+    void this.#carrier?.close();
     this.#wake?.();
   }
 
   async #run(): Promise<void> {
     while (this.#wanted) {
       if (this.#attempt === 0) this.#out.onState({ state: "connecting", attempt: 1 });
-      const { why, at, advice = "" } = await this.#session();
+      const { why, advice = "" } = await this.#session();
       if (!this.#wanted) return;
-      if (at === "once") continue;
       if (this.#shown && performance.now() - this.#shownAt > SETTLED_MS) this.#attempt = 0;
       const wait = Math.min(MAX_RETRY_MS, MIN_RETRY_MS * 2 ** this.#attempt);
       this.#attempt += 1;
@@ -119,63 +123,79 @@ export class Connection {
     }
   }
 
-  /** Runs one session from dialling to its end. Returns why it ended, and when to try another. */
-  async #session(): Promise<{ why: string; at: "once" | "later"; advice?: string }> {
+  /** Runs one session from dialling to its end. Returns why it ended. */
+  async #session(): Promise<{ why: string; advice?: string }> {
     this.#shown = false;
     this.#reason = null;
-    let carrier: Carrier;
+    let winner: Winner<Carrier>;
     try {
-      carrier = await this.#dial();
+      winner = await this.#dial();
     } catch (error) {
       if (error instanceof Refused) this.#out.onRefused(error.reason, error.message);
-      if (!(error instanceof Blocked)) {
-        // The server is away or refuses. That says nothing about transports, so the next attempt begins with the proven one.
-        this.#blocked = 0;
-        return { why: explain(error), at: "later" };
-      }
+      // A server that is away or refuses says nothing about transports.
+      if (!(error instanceof Blocked)) return { why: explain(error) };
       if (error.advice) this.#advice = error.advice;
-      return { why: explain(error), at: this.#onBlocked(error) ? "once" : "later", advice: this.#advice };
+      return { why: explain(error), advice: this.#advice };
     }
+    const carrier = winner.opened;
     this.#carrier = carrier;
     try {
-      if (!this.#wanted) return { why: "closed", at: "later" };
-      this.#first = this.#index;
-      this.#blocked = 0;
+      if (!this.#wanted) return { why: "closed" };
       this.#advice = "";
       this.#aliveAt = performance.now();
       this.#out.onState({ state: "waiting" });
-      this.#out.onOpen(carrier, this.#candidates[this.#first]?.why ?? "");
-      const why = await Promise.race([carrier.run(this.#listener()), this.#watch(carrier)]);
-      return { why: this.#reason ?? why, at: "later" };
+      const why = this.#reasonFor(winner);
+      this.#out.onOpen(carrier, why, this.#remember(winner.name));
+      const ended = await Promise.race([carrier.run(this.#listener()), this.#watch(carrier)]);
+      return { why: this.#reason ?? ended };
     } finally {
-      carrier.close();
+      void carrier.close();
       this.#carrier = null;
       // If this side closed the connection there is a new one already, whose session this is not.
       if (this.#wanted) this.#out.onLost();
     }
   }
 
-  get #index(): number {
-    return (this.#first + this.#blocked) % this.#candidates.length;
+  /** The transport that got through before, while better ones need not be tried again. */
+  get #firstChoice(): TransportName | null {
+    const first = this.#first;
+    return first && performance.now() < first.until && this.#candidates.includes(first.name) ? first.name : null;
   }
 
-  async #dial(): Promise<Carrier> {
+  /** Opens a session over the first transport that gets through. */
+  async #dial(): Promise<Winner<Carrier>> {
     const { origin, token } = this.#options;
-    const hasNext = this.#blocked < this.#candidates.length - 1;
-    const limit = AbortSignal.timeout(hasNext ? NEXT_DIAL_TIMEOUT_MS : DIAL_TIMEOUT_MS);
-    const name = this.#candidates[this.#index]?.name ?? TRANSPORTS[0];
+    const first = this.#firstChoice;
+    const order = first ? [first, ...this.#candidates.filter((name) => name !== first)] : this.#candidates;
+    // Over WebRTC alone the offer asks everything that this request would.
+    const asks = order.some((name) => name !== "webrtc");
+    const limit = AbortSignal.timeout(DIAL_TIMEOUT_MS);
+    const certificate = asks ? await certificateOf(origin, token, this.#certificate, limit) : null;
     const askForPeer = (port: MessagePort): void => this.#out.askForPeer(port);
-    return TRANSPORT[name].dial({ origin, token, certificate: this.#certificate, askForPeer }, limit);
+    const entrants = order.map((name) => ({
+      name,
+      rank: this.#candidates.indexOf(name),
+      dial: (limit: AbortSignal) => TRANSPORT[name].dial({ origin, certificate, askForPeer }, limit),
+    }));
+    return race(entrants, DIAL_TIMEOUT_MS);
   }
 
-  /** Switches to the next transport. Returns whether that one has not been tried in this round. */
-  #onBlocked(error: Blocked): boolean {
-    const blocked = this.#candidates[this.#index];
-    this.#blocked += 1;
-    const next = this.#candidates[this.#index];
-    if (!blocked || !next || next === blocked) return false;
-    next.why = `${TRANSPORT[blocked.name].label} does not get through: ${error.message}`;
-    return this.#blocked < this.#candidates.length;
+  /** Says why the session has this transport, or "" where it has the best of all. */
+  #reasonFor({ name, failures }: Winner<Carrier>): string {
+    const [best] = this.#candidates;
+    if (this.#limited || !best || name === best) return this.#limited;
+    if (name === this.#firstChoice) return `${TRANSPORT[best].label} did not get through before; it is tried again later`;
+    const failure = failures.get(best);
+    return `${TRANSPORT[best].label} does not get through: ${failure === undefined ? "it was not ready in time" : explain(failure)}`;
+  }
+
+  /** Remembers a transport that is not the best, from the time that it first won. */
+  #remember(name: TransportName): RememberedTransport | null | undefined {
+    if (this.#options.transport !== "auto") return undefined;
+    const now = performance.now();
+    if (name === this.#candidates[0]) this.#first = null;
+    else if (name !== this.#firstChoice) this.#first = { name, until: now + REMEMBERED_MS };
+    return this.#first && { name: this.#first.name, forMs: this.#first.until - now };
   }
 
   /** Whatever the server sends is a sign of life. Counters are the browser's own, and none. */
@@ -231,11 +251,11 @@ export class Connection {
   }
 }
 
-/** Returns the transports that the browser supports, best first, or only the one that the user has chosen. */
-function candidates({ transport, webrtc }: ConnectionOptions): Candidate[] {
+/** Returns the transports that the browser supports, best first, or only the one that the user has chosen; and why those, "" for all. */
+function candidatesFor({ transport, webrtc }: ConnectionOptions): { candidates: TransportName[]; why: string } {
   const isAvailable = (name: TransportName): boolean => TRANSPORT[name].isAvailable({ webrtc });
-  if (transport !== "auto" && isAvailable(transport)) return [{ name: transport, why: "as asked" }];
+  if (transport !== "auto" && isAvailable(transport)) return { candidates: [transport], why: "as asked" };
   const missed = transport === "auto" ? TRANSPORTS[0] : transport;
   const why = isAvailable(missed) ? "" : `this browser lacks ${TRANSPORT[missed].label}`;
-  return TRANSPORTS.filter(isAvailable).map((name) => ({ name, why }));
+  return { candidates: TRANSPORTS.filter(isAvailable), why };
 }

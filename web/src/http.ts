@@ -20,3 +20,18 @@ function reason(error: unknown): string {
   if (!navigator.onLine) return ": the browser reports that it is offline";
   return error instanceof Error && error.message ? ` (${error.message})` : "";
 }
+
+/** Returns the header with the pairing token. `Authorization` is left to a proxy in front of the server, for which the browser fills it in. */
+export function tokenHeader(token: string): Record<string, string> {
+  return { "X-Nearlight-Token": token };
+}
+
+/** Returns what a proxy in front of the server asks for, or null where the answer is the server's, which asks for a bearer token. */
+export function proxyRefusal({ status, headers }: Response): string | null {
+  if (status === 407) return "A proxy on the way to the server asks for a name and a password, which this browser has not sent.";
+  const challenge = headers.get("www-authenticate") ?? "";
+  if (status !== 401 || /^bearer\b/i.test(challenge)) return null;
+  const scheme = /^[\w-]+/.exec(challenge)?.[0];
+  const asked = scheme ? ` (HTTP ${scheme})` : "";
+  return `A proxy in front of the server refuses the page's request: it asks for a login${asked}. Reload the page and log in there.`;
+}

@@ -186,8 +186,9 @@ function flush(): void {
   scope.postMessage({ type: "received", events });
 }
 
-async function open({ transport, origin, certificate, limitMs }: LineDial): Promise<void> {
-  const limit = AbortSignal.timeout(limitMs);
+async function open({ transport, origin, certificate }: LineDial): Promise<void> {
+  // The window ends this worker when an attempt takes too long.
+  const limit = new AbortController().signal;
   try {
     session =
       transport === "websocket"

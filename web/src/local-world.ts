@@ -1,7 +1,7 @@
 // The world rendered by this page. Loaded only when it is needed: three.js is larger than all the rest of the page.
 
 import { Refused, explain } from "./carrier.ts";
-import { request } from "./http.ts";
+import { request, tokenHeader } from "./http.ts";
 import type { RoomNews, RoomPerson, TransportName } from "./generated/core.ts";
 import type { Hand } from "./generated/wire.ts";
 import type { Eyes } from "./headset.ts";
@@ -271,7 +271,7 @@ async function fetchWorld({ origin, token }: MembershipOptions): Promise<ArrayBu
   const address = new URL("world.glb", origin);
   address.hash = "";
   address.search = "";
-  const headers: HeadersInit = address.protocol === "https:" ? { Authorization: `Bearer ${token}` } : {};
+  const headers: HeadersInit = address.protocol === "https:" ? tokenHeader(token) : {};
   const answer = await request(address, { headers, signal: AbortSignal.timeout(LOAD_TIMEOUT_MS) });
   if (!answer.ok) throw new Refused("internal", (await answer.text()).trim());
   return answer.arrayBuffer();

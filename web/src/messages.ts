@@ -4,6 +4,7 @@ import type { ReceivedPicture } from "./carrier.ts";
 import type { PageTime } from "./clock.ts";
 import type { PictureCounts, Statistics as Counters, SoundCounts, TransportName } from "./generated/core.ts";
 import type { CodecKind, CursorShape, DevicesDescription, Hand, Haptics, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
+import type { RememberedTransport } from "./transport-memory.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { Crop, FrameId, MarkerPixels, PictureKey } from "./picture.ts";
 import type { Surface } from "./surface.ts";
@@ -12,7 +13,7 @@ export type { CursorShape, Hand, Haptics, RateStatus, ServerMessage, StreamDescr
 
 /** Why there is no session: the server's reasons, and the page's own. `certificate`: the link names another one. `impostor`: the server cannot
  *  prove that it knows the token. `undecodable`: the browser decodes no picture of any codec that it claims. */
-export type RefusalReason = ServerRefusal | "certificate" | "impostor" | "undecodable";
+export type RefusalReason = ServerRefusal | "certificate" | "impostor" | "undecodable" | "proxy";
 
 /** The receiver's counters, taken a few times a second. */
 export interface Statistics extends Counters {
@@ -70,6 +71,8 @@ export interface StartMessage {
   /** Base of `session.json` and `whep`. */
   origin: string;
   transport: TransportChoice;
+  /** The transport of the last visit, if a better one did not get through then. */
+  remembered: RememberedTransport | null;
   /** The window has peer connections; workers have none. */
   webrtc: boolean;
   token: string;
@@ -115,8 +118,9 @@ export type FromWorker =
   | { type: "state"; state: ConnectionState }
   /** What draws pictures. */
   | { type: "painter"; name: string; why: string }
-  /** The session's transport, and why this one; `why` is empty where there is nothing to say. */
-  | { type: "carrier"; name: TransportName; why: string }
+  /** The session's transport, and why this one; `why` is empty where there is nothing to say. `remembered` is for the next visit: null to begin
+   *  with the best transport, undefined to keep what was remembered. */
+  | { type: "carrier"; name: TransportName; why: string; remembered: RememberedTransport | null | undefined }
   /** The window is to open a peer connection, which communicates through its end of the port. `codecs` are those to ask for, best first. */
   | { type: "peer"; port: MessagePort; codecs: CodecKind[] }
   /** Which codecs the browser claims and does not decode, in words. */
@@ -155,7 +159,9 @@ export type FromPeer =
   | { type: "undecodable" }
   | { type: "refused"; reason: RefusalReason; message: string }
   /** `blocked`: another transport may get through. */
-  | { type: "ended"; why: string; blocked: boolean };
+  | { type: "ended"; why: string; blocked: boolean }
+  /** After `close`: the server has given the session's place away. */
+  | { type: "left" };
 
 export type ToPeer = { type: "control"; text: string } | { type: "datagram"; bytes: Uint8Array<ArrayBuffer> } | { type: "close" };
 
@@ -185,7 +191,6 @@ export interface LineDial {
   origin: string;
   /** Hash of the only certificate that is accepted over WebTransport; null when an authority vouches for it. */
   certificate: string | null;
-  limitMs: number;
 }
 
 /** To the worker with a member's connection. */

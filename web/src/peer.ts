@@ -5,7 +5,7 @@ import { pageTime } from "./clock.ts";
 import { rtpFormats } from "./codecs.ts";
 import { DecodingWatch } from "./decoding-watch.ts";
 import type { CodecKind } from "./generated/wire.ts";
-import { request } from "./http.ts";
+import { proxyRefusal, request, tokenHeader } from "./http.ts";
 import type { FromPeer, RefusalReason, ToPeer } from "./messages.ts";
 import type { RtpTimestamp } from "./picture.ts";
 
@@ -57,7 +57,8 @@ export class Peer {
   readonly #session: RTCDataChannel;
   readonly #receiver: RTCRtpReceiver;
   readonly #sound: RTCRtpReceiver;
-  readonly #leave = new AbortController();
+  /** The offer, until the server has answered it. */
+  #asking: Promise<void> | null = null;
   readonly #counter: ReturnType<typeof setInterval>;
   readonly #watch = new DecodingWatch();
   #frames = { received: 0, decoded: 0 };
@@ -67,6 +68,8 @@ export class Peer {
   #location: URL | null = null;
   #open = false;
   #closed = false;
+  /** The end of the session, once it has begun. */
+  #left: Promise<void> | null = null;
 
   constructor({ port, origin, token, codecs, onSound, audible, onCarriage }: PeerOptions) {
     this.#port = port;
@@ -85,23 +88,28 @@ export class Peer {
     this.#signal().catch((error: unknown) => this.#end(explain(error), true));
   }
 
-  /** Ends the session, even while the page is being closed. */
-  close(): void {
-    if (this.#closed) return;
+  /** Ends the session, even while the page is being closed. Completes once the server has given its place away. */
+  close(): Promise<void> {
+    this.#left ??= this.#leave();
+    return this.#left;
+  }
+
+  async #leave(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#counter);
     if (this.#open) this.#onSound(null);
-    this.#leave.abort();
     this.#connection.close();
     if (this.#video) this.#video.srcObject = null;
+    // An offer that is on its way takes a place, and only the answer names it.
+    if (this.#asking) await this.#asking;
     if (!this.#location) return;
-    const init = { method: "DELETE", headers: { authorization: `Bearer ${this.#token}` }, keepalive: true };
+    const init = { method: "DELETE", headers: tokenHeader(this.#token), keepalive: true };
     // A server that is gone has ended the session as well.
-    fetch(this.#location, init).catch(() => undefined);
+    await fetch(this.#location, init).catch(() => undefined);
   }
 
   #onWorker(message: ToPeer): void {
-    if (message.type === "close") this.close();
+    if (message.type === "close") void this.close().then(() => this.#post({ type: "left" }));
     else if (message.type === "control") {
       if (this.#control.readyState === "open") this.#control.send(message.text);
     } else if (this.#session.readyState === "open" && this.#session.bufferedAmount < MAX_UNSENT_BYTES) {
@@ -188,20 +196,21 @@ export class Peer {
 
   async #signal(): Promise<void> {
     const { sdp = "" } = await this.#connection.createOffer();
+    if (this.#closed) return;
     const offer = withStereo(sdp);
-    const answer = await this.#ask(offer);
-    const text = await answer.text();
-    const reason = REFUSALS[answer.status];
+    const asked = this.#ask(offer);
+    this.#asking = asked.then(() => undefined, () => undefined).finally(() => (this.#asking = null));
+    const { answer, text } = await asked;
+    const refusedByProxy = proxyRefusal(answer);
+    const reason = refusedByProxy ? "proxy" : REFUSALS[answer.status];
     if (reason) {
-      this.#post({ type: "refused", reason, message: text.trim() });
+      this.#post({ type: "refused", reason, message: refusedByProxy ?? text.trim() });
       return;
     }
     if (!answer.ok) {
       this.#end(`the server answers ${answer.status} to an offer of WebRTC`, true);
       return;
     }
-    const location = answer.headers.get("location");
-    if (location) this.#location = new URL(location, new URL(PATH, this.#origin));
     if (this.#closed) return;
     // Only now does gathering begin, so that it knows the server's helpers. The server needs none of our addresses: it answers to
     // those that it hears from.
@@ -212,10 +221,14 @@ export class Peer {
     this.#post({ type: "answered", ports: portsOf(text) });
   }
 
-  /** Throws without an answer: a proxy may refuse offers and still let another transport through. */
-  #ask(offer: string): Promise<Response> {
-    const headers = { "content-type": "application/sdp", authorization: `Bearer ${this.#token}` };
-    return request(new URL(PATH, this.#origin), { method: "POST", headers, body: offer, signal: this.#leave.signal });
+  /** Asks the server for a session. Throws without an answer: a proxy may refuse offers and still let another transport through. */
+  async #ask(offer: string): Promise<{ answer: Response; text: string }> {
+    const headers = { "content-type": "application/sdp", ...tokenHeader(this.#token) };
+    const address = new URL(PATH, this.#origin);
+    const answer = await request(address, { method: "POST", headers, body: offer });
+    const location = answer.headers.get("location");
+    if (location) this.#location = new URL(location, address);
+    return { answer, text: await answer.text() };
   }
 
   async #count(): Promise<void> {
@@ -263,7 +276,7 @@ export class Peer {
   #end(why: string, blocked: boolean): void {
     if (this.#closed) return;
     this.#post({ type: "ended", why, blocked });
-    this.close();
+    void this.close();
   }
 
   #post(message: FromPeer, transfer: Transferable[] = []): void {

@@ -70,6 +70,11 @@ const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: bo
     advice: "It does not know the link's token. If another server runs there now, open the link that it prints; if not, somebody may stand between you and it.",
     retry: false,
   },
+  proxy: {
+    title: "A proxy does not let this page through",
+    advice: "It stands in front of the server and has its own names and passwords; the link's token is not one of them.",
+    retry: true,
+  },
   undecodable: {
     title: "This browser decodes no picture",
     advice: "Pictures arrive, and the browser shows none of them although it claims their codecs. Another browser may, and so may another transport in the panel.",

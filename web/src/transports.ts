@@ -8,10 +8,9 @@ import { dialWebTransport } from "./webtransport.ts";
 
 /** The server to dial. */
 export interface Destination {
-  /** Base of `session.json` and `whep`. */
+  /** The page's address, below which sessions are opened. */
   origin: string;
-  token: string;
-  /** The certificate that the link names, or null once a session has proved that the server knows the token. */
+  /** Hash of the only certificate that is accepted; null when an authority vouches for it. */
   certificate: string | null;
   /** The window is to open a peer connection, which communicates through the other end of the port. */
   askForPeer(port: MessagePort): void;
@@ -29,7 +28,7 @@ interface Transport {
   /** Name in the panel's facts. */
   title: string;
   isAvailable(browser: Browser): boolean;
-  /** Opens a carrier within the limit. */
+  /** Opens a carrier before the limit aborts; then it closes what it has opened and rejects. */
   dial(to: Destination, limit: AbortSignal): Promise<Carrier>;
 }
 
@@ -40,7 +39,7 @@ export const TRANSPORT: Record<TransportName, Transport> = {
     label: "WebTransport",
     title: "WebTransport datagrams",
     isAvailable: () => "WebTransport" in self && decodes(),
-    dial: ({ origin, token, certificate }, limit) => dialWebTransport(origin, token, certificate, limit),
+    dial: ({ origin, certificate }, limit) => dialWebTransport(origin, certificate, limit),
   },
   webrtc: {
     label: "WebRTC",
@@ -53,6 +52,6 @@ export const TRANSPORT: Record<TransportName, Transport> = {
     title: "WebSocket (TCP)",
     // Every browser has WebSockets.
     isAvailable: decodes,
-    dial: ({ origin, token, certificate }, limit) => dialWebSocket(origin, token, certificate, limit),
+    dial: ({ origin, certificate }, limit) => dialWebSocket(origin, certificate, limit),
   },
 };

@@ -18,7 +18,13 @@ export async function dialWebRtc(ask: (port: MessagePort) => void, limit: AbortS
       reject(error);
     };
     limit.addEventListener("abort", () => {
-      if (!open) fail(blocked("no connection in time"));
+      if (open) return;
+      const error = blocked("no connection in time");
+      // Another transport is to find the place free that the offer took.
+      port.onmessage = ({ data }: MessageEvent<FromPeer>) => {
+        if (data.type === "left") reject(error);
+      };
+      post({ type: "close" });
     });
     port.onmessage = ({ data }: MessageEvent<FromPeer>) => {
       if (data.type === "open") {
@@ -75,9 +81,14 @@ class WebRtcCarrier implements Carrier {
     });
   }
 
-  close(): void {
-    this.#post({ type: "close" });
-    this.#port.onmessage = null;
+  close(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#port.onmessage = ({ data }: MessageEvent<FromPeer>) => {
+        if (data.type === "picture") data.received.picture.close();
+        if (data.type === "left") resolve();
+      };
+      this.#post({ type: "close" });
+    });
   }
 
   #post(message: ToPeer, transfer: Transferable[] = []): void {

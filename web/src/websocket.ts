@@ -3,17 +3,19 @@
 
 import { Blocked, type Carrier, type CarrierOut, type Challenge } from "./carrier.ts";
 import { textOf, withLength } from "./control.ts";
-import { certificateOf } from "./session-info.ts";
 
+/** What may keep a WebSocket from opening although the page was loaded from the same port. */
+const PROXY_ADVICE =
+  "WebSockets do not get through either. If a proxy is in front of the server, it must forward them: in nginx, proxy_http_version 1.1 and the " +
+  "headers Upgrade and Connection.";
 /** Path of sessions, as over WebTransport. */
 const PATH = "nearlight";
 /** Maximum bytes queued for the network, because newer movements and reports replace older ones. Guess: a second of them. */
 const MAX_UNSENT_BYTES = 32_768;
 
-/** Opens a session's carrier. `pinned` is the certificate that the link names. The browser checks the connection as it did for the page;
- *  the proofs show that both ends know the token. */
-export async function dialWebSocket(origin: string, token: string, pinned: string | null, limit: AbortSignal): Promise<Carrier> {
-  const certificate = await certificateOf(origin, token, pinned, limit);
+/** Opens a session's carrier. The browser checks the connection as it did for the page; the proofs, which name the certificate, show that both
+ *  ends know the token. */
+export async function dialWebSocket(origin: string, certificate: string | null, limit: AbortSignal): Promise<Carrier> {
   const { socket, challenge } = await openWebSocket(origin, PATH, limit);
   return new WebSocketCarrier(socket, { bytes: challenge, certificate });
 }
@@ -31,18 +33,21 @@ export function openWebSocket(origin: string, path: string, limit: AbortSignal):
   const socket = new WebSocket(address);
   socket.binaryType = "arraybuffer";
   return new Promise((resolve, reject) => {
-    const fail = (why: string): void => {
+    const fail = (why: string, advice = ""): void => {
       socket.onclose = null;
       socket.close();
-      reject(new Blocked(why));
+      reject(new Blocked(why, advice));
     };
-    const onLimit = (): void => fail("no answer in time");
+    const onLimit = (): void => fail("no answer in time", PROXY_ADVICE);
     limit.addEventListener("abort", onLimit);
     let opened = false;
     socket.onopen = () => {
       opened = true;
     };
-    socket.onclose = (event) => fail(opened ? closeReason(event) : "the connection does not open");
+    socket.onclose = (event) => {
+      if (opened) fail(closeReason(event));
+      else fail("the connection does not open", PROXY_ADVICE);
+    };
     socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
       limit.removeEventListener("abort", onLimit);
       // The challenge is the server's first message.

@@ -1,7 +1,6 @@
 // A session over WebTransport: QUIC datagrams, and one stream for the control messages.
 
 import { Blocked, type Carrier, type CarrierOut, type Challenge } from "./carrier.ts";
-import { certificateOf } from "./session-info.ts";
 import { WEBTRANSPORT_PATH } from "./generated/wire.ts";
 
 /** Maximum datagrams that the browser keeps until the worker reads them. Guess: a large key frame comes in one burst. */
@@ -13,9 +12,8 @@ const OUTGOING_MAX_AGE_MS = 100;
 /** Maximum bytes of the server's challenge, which is a short message. */
 const MAX_CHALLENGE_BYTES = 1_024;
 
-/** Opens a session's carrier. `pinned` is the certificate that the link names: another is refused. */
-export async function dialWebTransport(origin: string, token: string, pinned: string | null, limit: AbortSignal): Promise<Carrier> {
-  const certificate = await certificateOf(origin, token, pinned, limit);
+/** Opens a session's carrier. `certificate` is the only one that is accepted; null when an authority vouches for it. */
+export async function dialWebTransport(origin: string, certificate: string | null, limit: AbortSignal): Promise<Carrier> {
   return new WebTransportCarrier(await openWebTransport(origin, WEBTRANSPORT_PATH, certificate, limit), certificate);
 }
 

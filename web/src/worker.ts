@@ -144,10 +144,14 @@ class MediaWorker {
   }
 
   #connect(): Connection {
-    const { origin, token, certificate, transport, webrtc } = this.#start;
-    return new Connection({ origin, token, certificate, transport, webrtc }, {
+    const { origin, token, certificate, transport, webrtc, remembered } = this.#start;
+    return new Connection({ origin, token, certificate, transport, webrtc, remembered }, {
       askForPeer: (port) => scope.postMessage({ type: "peer", port, codecs: this.#codecs.offered("webrtc") }, [port]),
-      onOpen: (carrier, why) => this.#open(carrier, why),
+      onOpen: (carrier, why, remembered) => {
+        if (remembered !== undefined) this.#start = { ...this.#start, remembered };
+        scope.postMessage({ type: "carrier", name: carrier.name, why, remembered });
+        this.#open(carrier);
+      },
       onControl: (bytes) => this.#player?.onControl(bytes),
       onDatagram: (bytes) => this.#player?.onDatagram(bytes),
       onPicture: (received) => {
@@ -163,9 +167,8 @@ class MediaWorker {
     });
   }
 
-  #open(carrier: Carrier, why: string): void {
+  #open(carrier: Carrier): void {
     this.#lose();
-    scope.postMessage({ type: "carrier", name: carrier.name, why });
     const decoder = carrier.name === "webrtc" ? "webrtc" : "webcodecs";
     scope.postMessage({ type: "codec", why: this.#codecs.failures(decoder) });
     const player = new Player(

@@ -11,11 +11,14 @@ window.fetch = async (address, options = {}) => {
     window.fakeWhep.deleted += 1;
     return new Response(null);
   }
-  if (window.fakeWhep.status !== 201) return new Response("the fake will not", { status: window.fakeWhep.status });
+  const { status } = window.fakeWhep;
+  // As the server's own refusals are, unlike those of a proxy.
+  const headers = status === 401 ? { "www-authenticate": "Bearer" } : {};
+  if (status !== 201) return new Response("the fake will not", { status, headers });
   window.fakeWhep.answers += 1;
   window.fakeWhep.offer = options.body;
   window.fakeWhep.search = search;
-  window.fakeWhep.authorization = options.headers.authorization;
+  window.fakeWhep.token = options.headers["X-Nearlight-Token"];
   return new Response(await answer(options.body), { status: 201, headers: { location: "/whep/1", link: '<stun:192.0.2.1>; rel="ice-server"' } });
 };
 

@@ -20,6 +20,14 @@ use crate::state::{MediaTransport, Rejection, ServerState, clean};
 /// Time that a client has to send its hello before it is disconnected.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
+/// Why there is no hello.
+pub(crate) enum NoHello {
+    /// The client has left. A page does so on each transport that was not ready first.
+    Left,
+    /// Something else arrived: what, in words.
+    Invalid(String),
+}
+
 /// A connection whose session has not begun.
 pub(crate) trait Handshake: Sized + Send {
     fn peer(&self) -> IpAddr;
@@ -27,8 +35,8 @@ pub(crate) trait Handshake: Sized + Send {
     /// Returns the value that binds a proof of the token to this connection, if both ends can see one.
     fn exporter(&self) -> Option<Binding>;
 
-    /// Sends the challenge and waits for the client's hello. The error says what arrived instead.
-    fn challenge(&mut self, nonce: Bytes32) -> impl Future<Output = Result<Hello, String>> + Send;
+    /// Sends the challenge and waits for the client's hello.
+    fn challenge(&mut self, nonce: Bytes32) -> impl Future<Output = Result<Hello, NoHello>> + Send;
 
     /// Closes the connection, after sending `refusal` if the client reads it.
     fn refuse(self, refusal: Option<ServerMessage>, words: &str) -> impl Future<Output = ()> + Send;
@@ -96,7 +104,11 @@ pub(crate) async fn prove<G: Handshake>(state: &Arc<ServerState>, mut handshake:
     let hello = tokio::select! {
         hello = tokio::time::timeout(HANDSHAKE_LIMIT, handshake.challenge(nonce)) => match hello {
             Ok(Ok(hello)) => Ok(hello),
-            Ok(Err(error)) => {
+            Ok(Err(NoHello::Left)) => {
+                tracing::debug!(%peer, "a client left before its hello");
+                return None;
+            }
+            Ok(Err(NoHello::Invalid(error))) => {
                 tracing::info!(%peer, %error, "a client sent no valid hello");
                 Err("the first message must be a hello")
             }

@@ -25,7 +25,7 @@ use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, MAX_CONTROL_BYTES, 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::access::handshake::{AcceptedClient, Handshake, receive};
+use crate::access::handshake::{AcceptedClient, Handshake, NoHello, receive};
 use crate::rooms;
 use crate::session::SessionTask;
 use crate::state::ServerState;
@@ -139,17 +139,17 @@ impl Handshake for WebSocketClient {
         None
     }
 
-    async fn challenge(&mut self, nonce: Bytes32) -> Result<Hello, String> {
+    async fn challenge(&mut self, nonce: Bytes32) -> Result<Hello, NoHello> {
         let challenge = text(&ServerMessage::Challenge { nonce });
-        self.socket.send(challenge).await.map_err(|error| error.to_string())?;
+        self.socket.send(challenge).await.map_err(|_| NoHello::Left)?;
         match self.socket.recv().await {
             Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
                 Ok(ClientMessage::Hello(hello)) => Ok(hello),
-                _ => Err("its first message is not a hello".into()),
+                _ => Err(NoHello::Invalid("its first message is not a hello".into())),
             },
-            Some(Ok(_)) => Err("its first message is not text".into()),
-            Some(Err(error)) => Err(error.to_string()),
-            None => Err("it closed the socket".into()),
+            Some(Ok(Message::Close(_))) | None => Err(NoHello::Left),
+            Some(Ok(_)) => Err(NoHello::Invalid("its first message is not text".into())),
+            Some(Err(error)) => Err(NoHello::Invalid(error.to_string())),
         }
     }
 

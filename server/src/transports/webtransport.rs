@@ -12,7 +12,7 @@ use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, ServerMessage};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::access::handshake::{AcceptedClient, Handshake, receive};
+use crate::access::handshake::{AcceptedClient, Handshake, NoHello, receive};
 use crate::session::SessionTask;
 use crate::state::ServerState;
 use crate::transports::carrier::{Carrier, CarrierEvent};
@@ -66,6 +66,13 @@ impl WebTransportHandshake {
     }
 }
 
+fn no_hello(error: NetError) -> NoHello {
+    match error {
+        NetError::Closed(_) | NetError::ControlEnded => NoHello::Left,
+        error => NoHello::Invalid(error.to_string()),
+    }
+}
+
 impl Handshake for WebTransportHandshake {
     fn peer(&self) -> IpAddr {
         self.connection.peer().ip()
@@ -76,7 +83,7 @@ impl Handshake for WebTransportHandshake {
     }
 
     /// Sends the challenge and waits for the hello. A client that proves the token by the exporter need not accept the challenge.
-    async fn challenge(&mut self, nonce: Bytes32) -> Result<Hello, String> {
+    async fn challenge(&mut self, nonce: Bytes32) -> Result<Hello, NoHello> {
         let connection = &self.connection;
         let challenge = async {
             if let Err(error) = connection.send_challenge(nonce).await {
@@ -85,14 +92,14 @@ impl Handshake for WebTransportHandshake {
             std::future::pending().await
         };
         let hello = async {
-            let (sender, mut receiver) = connection.accept_control().await?;
-            match receiver.recv().await? {
+            let (sender, mut receiver) = connection.accept_control().await.map_err(no_hello)?;
+            match receiver.recv().await.map_err(no_hello)? {
                 ClientMessage::Hello(hello) => Ok((hello, (sender, receiver))),
-                _ => Err(NetError::ControlEnded),
+                _ => Err(NoHello::Invalid("its first message is not a hello".into())),
             }
         };
         let (hello, control) = tokio::select! {
-            hello = hello => hello.map_err(|error| error.to_string())?,
+            hello = hello => hello?,
             never = challenge => never,
         };
         self.control = Some(control);

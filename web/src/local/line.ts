@@ -1,15 +1,14 @@
 // A member's connection to its room: over WebTransport, datagrams beside one reliable stream; over a WebSocket, everything in order.
 
-import { Blocked } from "../carrier.ts";
+import { Blocked, explain } from "../carrier.ts";
 import type { TransportName } from "../generated/core.ts";
 import type { FromLineWorker, Lane, LineDial, LineEvent, ToLineWorker, TransportChoice } from "../messages.ts";
+import { race } from "../race.ts";
 import { certificateOf } from "../session-info.ts";
 import { workerError } from "../worker-error.ts";
 
 /** Timeout of an attempt to connect. Guess: longer than any handshake that still succeeds. */
 const DIAL_TIMEOUT_MS = 6_000;
-/** Timeout of WebTransport when a WebSocket can be tried instead. Guess: three lost handshake packets. */
-const NEXT_DIAL_TIMEOUT_MS = 3_000;
 
 export interface LineOut {
   onText(text: string): void;
@@ -48,19 +47,21 @@ export interface OpenedLine {
 /** Opens a line over WebTransport if the browser has it and it gets through, else over a WebSocket. Throws when neither comes up. */
 export async function openLine({ origin, token, certificate: pinned, transport }: LineOptions): Promise<OpenedLine> {
   const certificate = await certificateOf(origin, token, pinned, AbortSignal.timeout(DIAL_TIMEOUT_MS));
-  const overWebSocket = async (why: string): Promise<OpenedLine> => {
-    return { line: await WorkerLine.open({ transport: "websocket", origin, certificate, limitMs: DIAL_TIMEOUT_MS }), certificate, why };
-  };
-  if (transport === "websocket") return overWebSocket("as asked");
-  if (!("WebTransport" in self)) return overWebSocket("this browser lacks WebTransport");
-  const asked = transport === "webtransport";
-  try {
-    const line = await WorkerLine.open({ transport: "webtransport", origin, certificate, limitMs: asked ? DIAL_TIMEOUT_MS : NEXT_DIAL_TIMEOUT_MS });
-    return { line, certificate, why: asked ? "as asked" : transport === "webrtc" ? "members of rooms have no WebRTC" : "" };
-  } catch (error) {
-    if (asked || !(error instanceof Blocked)) throw error;
-    return overWebSocket(`WebTransport does not get through: ${error.message}`);
-  }
+  const hasWebTransport = "WebTransport" in self;
+  const asked = transport === "websocket" || (transport === "webtransport" && hasWebTransport);
+  const names = asked ? [transport] : hasWebTransport ? (["webtransport", "websocket"] as const) : (["websocket"] as const);
+  const entrants = names.map((name, rank) => {
+    return { name, rank, dial: (limit: AbortSignal) => WorkerLine.open({ transport: name, origin, certificate }, limit) };
+  });
+  const { opened: line, name, failures } = await race(entrants, DIAL_TIMEOUT_MS);
+  return { line, certificate, why: asked ? "as asked" : reasonFor(name, transport, hasWebTransport, failures.get("webtransport")) };
+}
+
+/** Says why a line has the transport that the user has not chosen, or "" for the best one. */
+function reasonFor(name: TransportName, transport: TransportChoice, hasWebTransport: boolean, failure: unknown): string {
+  if (!hasWebTransport) return "this browser lacks WebTransport";
+  if (name === "websocket") return `WebTransport does not get through: ${failure === undefined ? "it was not ready in time" : explain(failure)}`;
+  return transport === "webrtc" ? "members of rooms have no WebRTC" : "";
 }
 
 /** Runs in a worker, because a browser's streams move one datagram each time their thread is free. The window's thread is busy for hundreds of
@@ -77,7 +78,7 @@ class WorkerLine implements Line {
     this.challenge = challenge;
   }
 
-  static open(dial: LineDial): Promise<WorkerLine> {
+  static open(dial: LineDial, limit: AbortSignal): Promise<WorkerLine> {
     const worker = new Worker(new URL("line-worker.js", document.baseURI), { type: "module" });
     worker.postMessage({ type: "open", ...dial } satisfies ToLineWorker);
     return new Promise((resolve, reject) => {
@@ -85,10 +86,15 @@ class WorkerLine implements Line {
         worker.terminate();
         reject(error);
       };
+      let isOpen = false;
+      limit.addEventListener("abort", () => {
+        if (!isOpen) fail(new Blocked("no answer in time"));
+      });
       worker.onerror = (event) => fail(new Error(`the connection's worker failed: ${workerError(event)}`));
       worker.onmessage = ({ data }: MessageEvent<FromLineWorker>) => {
         if (data.type === "failed") fail(data.blocked ? new Blocked(data.why) : new Error(data.why));
         if (data.type !== "open") return;
+        isOpen = true;
         const line = new WorkerLine(worker, dial.transport, data.challenge);
         worker.onmessage = ({ data }: MessageEvent<FromLineWorker>) => {
           if (data.type === "received") line.#onReceived(data.events);
