@@ -164,9 +164,14 @@ impl Shared {
                     tracing::info!(%server, "a server has closed");
                 }
             }
+            DirectoryEvent::Refused { server, error } => {
+                if self.front().on_refused(now, server.clone()) {
+                    tracing::warn!(%server, %error, "nobody is sent to a server: its announcement is not used");
+                }
+            }
             DirectoryEvent::Announced { server, announcement } => {
-                if Link::parse(&announcement.link).is_err() {
-                    return tracing::debug!(%server, "a server announces no link");
+                if !Link::parse(&announcement.link).is_ok_and(|link| link.secure) {
+                    return tracing::debug!(%server, "a server announces no link with https");
                 }
                 let link = announcement.link.clone();
                 match self.front().on_announcement(now, server.clone(), announcement) {
@@ -285,7 +290,7 @@ fn room_of(query: &str) -> Result<Option<&str>, HttpRefusal> {
 }
 
 fn page_link(candidate: &Candidate<'_>) -> Option<Link> {
-    Link::parse(&candidate.announcement.link).ok()
+    Link::parse(&candidate.announcement.link).ok().filter(|link| link.secure)
 }
 
 fn origin_of(link: &Link) -> String {
@@ -410,8 +415,8 @@ async fn list(
         let front = shared.front();
         let found = front.candidates(shared.clock.now(), &placement).map_err(full)?;
         let listed = |candidate: Candidate<'_>| {
-            let Candidate { server, announcement, free, load, room_members } = candidate;
-            let link = Link { token: Some(token.clone()), ..Link::parse(&announcement.link).ok()? };
+            let Candidate { server, free, load, room_members, .. } = candidate;
+            let link = Link { token: Some(token.clone()), ..page_link(&candidate)? };
             Some(ServerEntry { server: server.to_string(), link: link.to_string(), free, load, room_members })
         };
         let servers = found.into_iter().filter_map(listed).collect();

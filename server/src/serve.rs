@@ -195,13 +195,14 @@ impl BoundServer {
         hosts.into_iter().map(|host| self.link(true, host)).collect()
     }
 
-    /// Returns the link to which a front sends clients, without a token: with a name that the owner gave, or else the likeliest link for
-    /// other machines.
+    /// Returns the link to which a front sends clients, with `https` and without a token: with a name that the owner gave, or else the
+    /// likeliest link for other machines.
     #[must_use]
     pub fn public_link(&self) -> Link {
         let given = self.options.hosts.iter().find(|host| !host.contains('*'));
         let given = given.map(|host| self.link(true, host.clone()));
-        let link = given.or_else(|| self.other_links().into_iter().next()).unwrap_or_else(|| self.local_link());
+        let others = || self.other_links().into_iter().next();
+        let link = given.or_else(others).unwrap_or_else(|| self.link(true, self.local_link().host));
         Link { token: None, ..link }
     }
 

@@ -68,10 +68,10 @@ export function linkBy(front: URL, search: string, hash: string): URL {
   return withFragment(link, hash);
 }
 
-/** Returns the address of another server's page, or null if it is none. */
+/** Returns the address of another server's page, or null if it is none. The page's token goes there, so it must be over TLS. */
 export function pageOf(address: unknown): URL | null {
   const page = typeof address === "string" ? urlOf(address) : null;
-  return page && isSafe(page) ? page : null;
+  return page && page.protocol === "https:" && isSafe(page) ? page : null;
 }
 
 /** Returns `page` with this page's token and the state that it takes along. The certificate stays behind, because it is another server's. */

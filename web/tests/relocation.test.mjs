@@ -103,7 +103,7 @@ test("only the origin of a front that browsers can trust is asked, and it is not
   for (const good of ["https://front.example", "https://front.example:8443", "http://localhost:8443", "http://127.0.0.1:8443", "http://[::1]:8443"]) {
     assert.equal(frontOf(`?room=lab&front=${good}`).origin, good);
   }
-  for (const bad of [undefined, null, 7, "javascript:alert(1)", "http://b.example/", "/elsewhere"]) assert.equal(pageOf(bad), null, String(bad));
+  for (const bad of [undefined, null, 7, "javascript:alert(1)", "http://b.example/", "http://localhost:8090/", "/elsewhere"]) assert.equal(pageOf(bad), null, String(bad));
   const search = "?room=lab&transport=webrtc&front=https://front.example";
   assert.equal(questionTo(FRONT, search).href, "https://front.example/page.json?room=lab&transport=webrtc");
   const hash = "#token=secret&certificate=ab";

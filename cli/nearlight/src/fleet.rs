@@ -1,11 +1,19 @@
 //! The connection of `nearlight serve --nats` and `nearlight front` to other servers.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+#[cfg(feature = "fleet")]
+use anyhow::Context as _;
+use clap::Args;
+#[cfg(feature = "fleet")]
+use nearlight_fleet::FleetKey;
 use nearlight_fleet::nats::{Carrier, DirectoryEvent};
+#[cfg(feature = "fleet")]
+use nearlight_fleet::nats::{NatsError, NatsOptions};
 use nearlight_fleet::{ANNOUNCEMENT_INTERVAL, Announcement, Places};
-use nearlight_net::{CertificateHash, Clock, Link};
+use nearlight_net::{CertificateHash, Clock, Link, Token};
 use nearlight_server::{BoundServer, Observer};
 use nearlight_system::own as own_processor_time;
 use nearlight_units::{Span, Time};
@@ -17,31 +25,126 @@ pub(crate) const HOW_TO_BUILD: &str = "Build it with the feature `fleet`, which 
 /// Number of announcements over which a server's load is averaged, so that one long frame does not send clients elsewhere.
 const AVERAGED_ANNOUNCEMENTS: usize = 5;
 
-/// Connects to the other servers.
+/// Shortest and longest wait before another attempt to reach NATS at the start: NATS may start after the server, and a fleet that waits for
+/// it must not be a burden to it.
 #[cfg(feature = "fleet")]
-pub(crate) async fn join(url: &str) -> anyhow::Result<Carrier> {
+const RETRY_INTERVALS: [Span; 2] = [Span::from_millis(250), Span::from_secs(5)];
+/// Longest file of credentials or of a key, in bytes. Guess: many times the length of a user's JWT.
+#[cfg(feature = "fleet")]
+const MAX_SECRET_FILE_BYTES: u64 = 64 << 10;
+
+/// How this server or front identifies itself to NATS, and to the other servers.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FleetSecurity {
+    /// File with credentials for NATS: a user's JWT and seed (.creds), or the seed of a user's NKey
+    #[arg(long, value_name = "FILE", env = "NEARLIGHT_NATS_CREDENTIALS")]
+    nats_credentials: Option<PathBuf>,
+    /// PEM file with the authority of NATS' certificate, for a URL with tls:// [default: the system's authorities]
+    #[arg(long, value_name = "FILE", env = "NEARLIGHT_NATS_CA")]
+    nats_ca: Option<PathBuf>,
+    /// File with the key that servers and fronts of a fleet share, which seals what they send over NATS [default: derived from the token]
+    #[arg(long, value_name = "FILE", env = "NEARLIGHT_FLEET_KEY")]
+    fleet_key: Option<PathBuf>,
+}
+
+impl FleetSecurity {
+    /// The files that are read after the sandbox has been entered.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        [&self.nats_credentials, &self.nats_ca, &self.fleet_key].into_iter().flatten().cloned()
+    }
+
+    #[cfg(feature = "fleet")]
+    fn nats(&self, url: &str) -> anyhow::Result<NatsOptions> {
+        let options = NatsOptions::new(url)?.with_authorities(self.nats_ca.clone());
+        let Some(file) = &self.nats_credentials else { return Ok(options) };
+        let contents = String::from_utf8(read_secret(file)?).unwrap_or_default();
+        options.with_credentials(&contents).with_context(|| format!("cannot use {}", file.display()))
+    }
+
+    #[cfg(feature = "fleet")]
+    fn key(&self, token: Option<&Token>) -> anyhow::Result<FleetKey> {
+        match (&self.fleet_key, token) {
+            (Some(file), _) => {
+                FleetKey::new(&read_secret(file)?).with_context(|| format!("cannot use {}", file.display()))
+            }
+            (None, Some(token)) => Ok(FleetKey::new(token.to_string().as_bytes())?),
+            (None, None) => anyhow::bail!(
+                "servers that share rooms need a common secret: start all of them with the same --token (or NEARLIGHT_TOKEN), or with the same --fleet-key FILE"
+            ),
+        }
+    }
+}
+
+#[cfg(feature = "fleet")]
+fn read_secret(file: &std::path::Path) -> anyhow::Result<Vec<u8>> {
+    use std::io::Read as _;
+    let mut contents = Vec::new();
+    let opened = std::fs::File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    opened.take(MAX_SECRET_FILE_BYTES).read_to_end(&mut contents).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(contents)
+}
+
+/// Repeats an attempt to reach NATS, with a word in the log, until it succeeds or cannot succeed.
+#[cfg(feature = "fleet")]
+async fn until_reached<T>(clock: Clock, attempt: impl AsyncFn() -> Result<T, NatsError>) -> anyhow::Result<T> {
+    let [mut wait, longest] = RETRY_INTERVALS;
+    loop {
+        match attempt().await {
+            Ok(reached) => return Ok(reached),
+            Err(error) if error.is_permanent() => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!(%error, "waits for NATS; tries again in {:.2} s", wait.as_secs_f64());
+                // A line that is held back for the link would not be seen before NATS is there.
+                crate::log::release();
+            }
+        }
+        clock.sleep_until(clock.now() + wait).await;
+        wait = longest.min(wait * 2);
+    }
+}
+
+/// Connects to the other servers, as soon as NATS is there. `token` is the one that the user has chosen.
+#[cfg(feature = "fleet")]
+pub(crate) async fn join(
+    url: &str,
+    security: &FleetSecurity,
+    token: Option<&Token>,
+    clock: Clock,
+) -> anyhow::Result<Carrier> {
     // A new one for each run, which does not own what an earlier run owned.
     let id = format!("{:016x}", u64::from_be_bytes(*nearlight_net::nonce()?.0.first_chunk().expect("32 bytes")));
-    let fleet = nearlight_fleet::nats::connect(url, nearlight_fleet::ServerId::new(&id)?).await?;
+    let (options, key, me) = (security.nats(url)?, security.key(token)?, nearlight_fleet::ServerId::new(&id)?);
+    let fleet = until_reached(clock, async || nearlight_fleet::nats::connect(&options, &key, me.clone()).await).await?;
     tracing::info!(server = id, "shares its rooms with other servers");
     Ok(fleet)
 }
 
 #[cfg(not(feature = "fleet"))]
 #[expect(clippy::unused_async, reason = "as with NATS")]
-pub(crate) async fn join(_: &str) -> anyhow::Result<Carrier> {
+pub(crate) async fn join(_: &str, _: &FleetSecurity, _: Option<&Token>, _: Clock) -> anyhow::Result<Carrier> {
     anyhow::bail!("this build has no NATS support. {HOW_TO_BUILD}")
 }
 
-/// Reads the servers' announcements.
+/// Reads the servers' announcements, as soon as NATS is there.
 #[cfg(feature = "fleet")]
-pub(crate) async fn watch(url: &str) -> anyhow::Result<mpsc::Receiver<DirectoryEvent>> {
-    Ok(nearlight_fleet::nats::watch(url).await?)
+pub(crate) async fn watch(
+    url: &str,
+    security: &FleetSecurity,
+    token: &Token,
+    clock: Clock,
+) -> anyhow::Result<mpsc::Receiver<DirectoryEvent>> {
+    let (options, key) = (security.nats(url)?, security.key(Some(token))?);
+    until_reached(clock, async || nearlight_fleet::nats::watch(&options, &key).await).await
 }
 
 #[cfg(not(feature = "fleet"))]
 #[expect(clippy::unused_async, reason = "as with NATS")]
-pub(crate) async fn watch(_: &str) -> anyhow::Result<mpsc::Receiver<DirectoryEvent>> {
+pub(crate) async fn watch(
+    _: &str,
+    _: &FleetSecurity,
+    _: &Token,
+    _: Clock,
+) -> anyhow::Result<mpsc::Receiver<DirectoryEvent>> {
     anyhow::bail!("this build has no NATS support. {HOW_TO_BUILD}")
 }
 

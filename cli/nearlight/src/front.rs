@@ -10,6 +10,7 @@ use nearlight_rooms::Role;
 use nearlight_server::{BoundFront, FrontOptions};
 
 use crate::announcement::{Announcement, Style};
+use crate::fleet::FleetSecurity;
 use crate::sandbox::SandboxNeeds;
 use crate::serve::stop_signal;
 use crate::{fleet, parse, sandbox};
@@ -30,9 +31,12 @@ enum ServerChoice {
 
 #[derive(Debug, Args)]
 pub(crate) struct FrontArguments {
-    /// NATS server that the fleet's servers are connected to: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT
+    /// NATS server that the fleet's servers are connected to: nats://HOST:PORT or tls://HOST:PORT, with NAME:PASSWORD@ or TOKEN@ before the
+    /// host if it asks for them
     #[arg(long, value_name = "URL", env = "NEARLIGHT_NATS", hide_env_values = true)]
     nats: String,
+    #[command(flatten)]
+    security: FleetSecurity,
     /// Pairing token of the fleet: start all its servers with the same one
     #[arg(long, env = "NEARLIGHT_TOKEN", hide_env_values = true)]
     token: Token,
@@ -83,11 +87,25 @@ pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
         "this build cannot run a front, because it has no NATS support. {}.",
         fleet::HOW_TO_BUILD
     );
-    let FrontArguments { nats, token, everybody, choose, port, address, hosts, cert, key, sandbox, json, quiet } =
-        arguments;
+    let FrontArguments {
+        nats,
+        security,
+        token,
+        everybody,
+        choose,
+        port,
+        address,
+        hosts,
+        cert,
+        key,
+        sandbox,
+        json,
+        quiet,
+    } = arguments;
     let nearest = choose == ServerChoice::Nearest;
     let certificate = cert.zip(key);
-    let reads = certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]).collect();
+    let reads = certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]);
+    let reads = reads.chain(security.files()).collect();
     let needs = SandboxNeeds { reads, writes: Vec::new(), lowest_port: port };
     let restricted = if sandbox { sandbox::enter(&needs)? } else { "off (--sandbox off)".into() };
     let everybody = everybody.map(|role| match role {
@@ -98,8 +116,9 @@ pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
         tracing::info!("sandbox: {restricted}");
-        let directory = fleet::watch(&nats).await?;
-        let front = BoundFront::open(options, Clock::start())?;
+        let clock = Clock::start();
+        let directory = fleet::watch(&nats, &security, &options.token, clock).await?;
+        let front = BoundFront::open(options, clock)?;
         let [mut hosts, guests, spectators] = Role::ALL.map(|role| front.links(role));
         let announcement = Announcement {
             local: hosts.remove(0),

@@ -25,6 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::announcement::{Announcement, Style};
 use crate::experiment::{Experiment, ServerExperiment};
+use crate::fleet::FleetSecurity;
 #[cfg(target_os = "linux")]
 use crate::program::ProgramArguments;
 use crate::sandbox::SandboxNeeds;
@@ -155,10 +156,12 @@ pub struct ServeArguments {
     /// Maximum number of members of all rooms together; 0 for no rooms
     #[arg(long, default_value_t = 256)]
     max_members: usize,
-    /// Share all rooms with the other servers on this NATS server: nats://HOST:PORT or nats://NAME:PASSWORD@HOST:PORT. The NATS server
-    /// must run with -js
+    /// Share all rooms with the other servers on this NATS server: nats://HOST:PORT or tls://HOST:PORT, with NAME:PASSWORD@ or TOKEN@ before
+    /// the host if it asks for them. The NATS server must run with -js
     #[arg(long, value_name = "URL", env = "NEARLIGHT_NATS", hide_env_values = true)]
     nats: Option<String>,
+    #[command(flatten)]
+    security: FleetSecurity,
     /// Run as a game server of this fleet: report readiness, health and occupied places, and exit when told to. `AGONES_SDK_HTTP_PORT`
     /// contains the port of Agones' SDK; it is 9358 by default
     #[arg(long)]
@@ -279,7 +282,8 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     // The program runs outside the server's sandbox, in one of its own.
     #[cfg(target_os = "linux")]
     let program = arguments.program.open(arguments.size, arguments.fps, arguments.sound)?;
-    let (nats, owner) = (arguments.nats.clone(), arguments.fleet);
+    let (nats, owner, security, token) =
+        (arguments.nats.clone(), arguments.fleet, arguments.security.clone(), arguments.token.clone());
     let capacity = [arguments.max_clients, arguments.max_members];
     let options = arguments.options(experiment);
     #[cfg(target_os = "linux")]
@@ -292,7 +296,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     memory::return_freed_memory();
     let unity = options.unity.clone();
     // Threads inherit the restrictions of the one that starts them.
-    let sandbox = if sandboxed { sandbox::enter(&needs(&options)?)? } else { "off (--sandbox off)".into() };
+    let sandbox = if sandboxed { sandbox::enter(&needs(&options, &security)?)? } else { "off (--sandbox off)".into() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
         // The link is not printed early for a file, which may be invalid, or as JSON: scripts expect that clients can connect at once. In all other
@@ -304,7 +308,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         }
         tracing::info!("sandbox: {sandbox}");
         let carrier = match nats {
-            Some(url) => Some(fleet::join(&url).await?),
+            Some(url) => Some(fleet::join(&url, &security, token.as_ref(), clock).await?),
             None => None,
         };
         let server = BoundServer::open(ServeOptions { fleet: carrier.clone(), ..options }, clock)?;
@@ -422,10 +426,11 @@ fn announcement_of(server: &BoundServer) -> Announcement {
 }
 
 /// Returns what the sandbox must allow.
-fn needs(options: &ServeOptions) -> anyhow::Result<SandboxNeeds> {
+fn needs(options: &ServeOptions, security: &FleetSecurity) -> anyhow::Result<SandboxNeeds> {
     let pages = options.unity.as_ref().and_then(|unity| unity.pages.clone());
     let certificate = options.certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]);
-    let reads = options.source.file().map(Path::to_owned).into_iter().chain(pages).chain(certificate).collect();
+    let files = options.source.file().map(Path::to_owned).into_iter().chain(pages).chain(certificate);
+    let reads = files.chain(security.files()).collect();
     if let Some(events) = &options.events {
         // The sandbox refers to it by its path, so it must exist.
         create_private_file(events).with_context(|| format!("cannot write {}", events.display()))?;

@@ -7,6 +7,7 @@ use nearlight_units::Span;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::VERSION;
+use crate::seal::SealError;
 
 /// Interval at which a server announces itself.
 pub const ANNOUNCEMENT_INTERVAL: Span = Span::from_secs(1);
@@ -30,7 +31,7 @@ pub struct Places {
 /// The state of a server that takes clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Announcement {
-    /// The link to the server, without a token.
+    /// The link to the server, with `https` and without a token.
     pub link: String,
     /// A value derived from the server's token that does not reveal it. Servers and fronts with the same value have the same token.
     pub check: String,
@@ -52,12 +53,21 @@ struct VersionedAnnouncement<A> {
     announcement: A,
 }
 
-/// The error for an announcement that cannot be read: another release of the program, or another program, has written it.
+/// Why an announcement is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the directory's entry of a server cannot be read: let all servers of a fleet and its fronts be of the same release"
-)]
-pub struct AnnouncementError;
+pub enum AnnouncementError {
+    /// A program without the fleet's key has written it.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    #[error(
+        "it is an announcement of another server, or a copy of an older one; if nobody has copied it, synchronise the clocks of the machines"
+    )]
+    Replay,
+    #[error("it cannot be read: let all servers of a fleet and its fronts be of the same release")]
+    Layout,
+    #[error("its link has no https, so a client's token would be sent in the clear")]
+    Insecure,
+}
 
 impl Announcement {
     /// Creates the announcement of a server without clients.
@@ -73,12 +83,13 @@ impl Announcement {
     }
 
     /// # Errors
-    /// If it is no announcement.
+    /// If it is no announcement of this version, or its link has no `https`.
     pub fn parse(bytes: &[u8]) -> Result<Self, AnnouncementError> {
         if bytes.len() > MAX_BYTES {
-            return Err(AnnouncementError);
+            return Err(AnnouncementError::Layout);
         }
-        let versioned: VersionedAnnouncement<Self> = serde_json::from_slice(bytes).map_err(|_| AnnouncementError)?;
+        let versioned: VersionedAnnouncement<Self> =
+            serde_json::from_slice(bytes).map_err(|_| AnnouncementError::Layout)?;
         let VersionedAnnouncement { version, announcement: own } = versioned;
         let is_plain = |text: &str, most| text.len() <= most && text.bytes().all(|byte| byte.is_ascii_graphic());
         let is_right = version == VERSION
@@ -87,6 +98,9 @@ impl Announcement {
             && (0.0..=1.0).contains(&own.load)
             && own.rooms.len() <= MAX_ROOMS
             && own.rooms.keys().all(|name| is_room_name(name));
-        is_right.then_some(own).ok_or(AnnouncementError)
+        if is_right && !own.link.starts_with("https://") {
+            return Err(AnnouncementError::Insecure);
+        }
+        is_right.then_some(own).ok_or(AnnouncementError::Layout)
     }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use nearlight_rooms::MAX_CHECKPOINT_BYTES;
 
 /// Version of the layouts of entries, announcements and batches.
-pub(crate) const VERSION: u8 = 1;
-const MAX_ID_BYTES: usize = 32;
+pub(crate) const VERSION: u8 = 2;
+pub(crate) const MAX_ID_BYTES: usize = 32;
 
 /// The name of one run of a server's program: 1 to 32 bytes of a-z, 0-9 and `-`. A program that restarts must take another name, because it
 /// no longer has the rooms that its previous run owned.

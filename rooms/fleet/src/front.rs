@@ -89,7 +89,7 @@ struct Server {
 pub struct Front {
     check: String,
     servers: BTreeMap<ServerId, Server>,
-    /// Servers with another token.
+    /// Ids whose announcements are not used, and when they were last seen.
     strangers: BTreeMap<ServerId, Time>,
     /// The server to which a client was last sent for each room, and when.
     rooms: BTreeMap<String, (ServerId, Time)>,
@@ -136,13 +136,8 @@ impl Front {
     pub fn on_announcement(&mut self, now: Time, server: ServerId, announcement: Announcement) -> AnnouncementOutcome {
         self.forget(now);
         if announcement.check != self.check {
-            let is_full = self.strangers.len() >= MAX_SERVERS;
-            let is_known = self.strangers.contains_key(&server);
-            if is_full && !is_known {
-                return AnnouncementOutcome::Ignored;
-            }
-            self.strangers.insert(server, now);
-            return if is_known { AnnouncementOutcome::Ignored } else { AnnouncementOutcome::OtherToken };
+            let is_new = self.add_stranger(now, server);
+            return if is_new { AnnouncementOutcome::OtherToken } else { AnnouncementOutcome::Ignored };
         }
         if let Some(known) = self.servers.get_mut(&server) {
             let was_there = now.saturating_since(known.heard_at) < ANNOUNCEMENT_TIMEOUT;
@@ -154,6 +149,23 @@ impl Front {
         }
         self.servers.insert(server, Server { announcement, heard_at: now, sent: Default::default() });
         AnnouncementOutcome::New
+    }
+
+    /// Takes that an announcement under this id is not used. Returns whether that should be reported, which it is once per id. The server of
+    /// this id, if there is one, stays as it is.
+    pub fn on_refused(&mut self, now: Time, server: ServerId) -> bool {
+        self.forget(now);
+        self.add_stranger(now, server)
+    }
+
+    /// Returns whether the stranger is new, and there is room to remember it.
+    fn add_stranger(&mut self, now: Time, server: ServerId) -> bool {
+        let is_known = self.strangers.contains_key(&server);
+        if !is_known && self.strangers.len() >= MAX_SERVERS {
+            return false;
+        }
+        self.strangers.insert(server, now);
+        !is_known
     }
 
     /// Removes a server that closes. Returns whether it was usable until now.

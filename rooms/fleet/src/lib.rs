@@ -16,6 +16,8 @@
 //!
 //! Servers also announce their free places in the directory ([`Announcement`]), and a [`Front`] decides which of them a client is sent to.
 //!
+//! All of that is sealed with a key of the fleet ([`FleetKey`]), because others may read and write what NATS carries.
+//!
 //! Batches may be lost, repeated and reordered; reads and writes of the directory may fail, or succeed without an answer.
 //! `docs/wire.md` describes entries, announcements and batches.
 
@@ -28,6 +30,10 @@ mod entry;
 mod front;
 mod lease;
 pub mod nats;
+#[cfg_attr(not(feature = "nats"), expect(dead_code, reason = "the client of NATS uses it"))]
+mod replay;
+#[cfg_attr(not(feature = "nats"), expect(dead_code, reason = "the client of NATS uses it"))]
+mod seal;
 mod shared_room;
 
 pub use agones::{GameServer, SdkAnswer, SdkCall};
@@ -38,6 +44,7 @@ pub use front::{
     ARRIVAL_ALLOWANCE, AnnouncementOutcome, Candidate, Front, PlaceKind, PlacementError, PlacementRequest,
 };
 pub use lease::{LEASE_DURATION, Lease, TAKEOVER_MARGIN, WriteError};
+pub use seal::{FleetKey, SealError, ShortFleetKey};
 pub use shared_room::{EntryWrite, MemberOutput, SharedRoom};
 
 #[cfg(test)]

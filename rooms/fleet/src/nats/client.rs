@@ -1,16 +1,20 @@
 //! The task of the carrier: the only code that talks to NATS.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ANNOUNCEMENT_TIMEOUT, Announcement, Batch, Entry, EntryWrite, ServerId, WriteError};
+use crate::replay::{NewestMessages, is_recent};
+use crate::seal::{SealContext, Sealer};
+use crate::{ANNOUNCEMENT_TIMEOUT, Announcement, AnnouncementError, Batch, Entry, FleetKey, ServerId};
 use async_nats::jetstream::context::ContextBuilder;
-use async_nats::jetstream::kv::{Config, Operation, Store, UpdateErrorKind};
-use async_nats::{Client, ConnectOptions, Event};
+use async_nats::jetstream::kv::{self, Operation, Store};
+use async_nats::{Client, ConnectErrorKind, Event};
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::mpsc;
 
-use super::{Carrier, DirectoryEvent, FleetEvent, FleetRequest, MAX_QUEUED_EVENTS, Request};
+use super::directory::{RoomEntry, SealedEntry};
+use super::{Carrier, DirectoryEvent, FleetEvent, FleetRequest, MAX_QUEUED_EVENTS, NatsOptions, Request};
 
 const ROOMS_BUCKET: &str = "nearlight-rooms";
 const SERVERS_BUCKET: &str = "nearlight-servers";
@@ -18,19 +22,24 @@ const SUBJECT_PREFIX: &str = "nearlight.rooms";
 /// Longest time that the first connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Longest time that an answer of the directory may take: less than half a lease, so that a second attempt may still be in time.
-const ANSWER_LIMIT: Duration = Duration::from_millis(500);
-/// Interval between two attempts to reconnect.
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+/// Interval between two attempts to reconnect, at first: a restart of NATS on the same machine is noticed by nobody.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(100);
+/// Number of attempts with that interval, and the interval after them. Guess: a restart takes less than 3 s.
+const FAST_ATTEMPTS: usize = 30;
+const SLOW_RECONNECT_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval of pings. A connection that does not answer two of them is given up.
 const PING_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Why there is no carrier.
+/// Why there is no connection to NATS. No message contains a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
+    #[error("cannot reach NATS at {address}: {error}")]
+    Unreachable { address: String, error: async_nats::ConnectError },
     #[error(
-        "cannot reach NATS at {0}: {1}. Is nats-server running there, and does the URL have its user and password?"
+        "NATS at {address} refuses the credentials: {error}. Put NAME:PASSWORD@ or TOKEN@ before the host in the URL, or name a file with --nats-credentials, as that server's accounts have them"
     )]
-    Connect(String, async_nats::ConnectError),
+    Refused { address: String, error: async_nats::ConnectError },
     #[error(
         "NATS has no key-value store {bucket}: {reason}. Start nats-server with JetStream (-js), and let this user have that bucket"
     )]
@@ -39,11 +48,20 @@ pub enum NatsError {
     Subscribe(String),
 }
 
-/// Connects to NATS and starts the carrier's task, which ends with the last [`Carrier`]. Call it inside a tokio runtime.
+impl NatsError {
+    /// Returns whether waiting cannot help, because a person has to change the credentials.
+    #[must_use]
+    pub const fn is_permanent(&self) -> bool {
+        matches!(self, Self::Refused { .. })
+    }
+}
+
+/// Connects to NATS and starts the carrier's task, which ends with the last [`Carrier`]. Call it inside a tokio runtime. `me` must be the
+/// name of this run only.
 ///
 /// # Errors
-/// If NATS cannot be reached, or lacks `JetStream`.
-pub async fn connect(url: &str, me: ServerId) -> Result<Carrier, NatsError> {
+/// If NATS cannot be reached, refuses the credentials, or lacks `JetStream`.
+pub async fn connect(options: &NatsOptions, key: &FleetKey, me: ServerId) -> Result<Carrier, NatsError> {
     let on_connection = |is_connected| {
         if is_connected {
             tracing::info!("connected to NATS");
@@ -51,12 +69,14 @@ pub async fn connect(url: &str, me: ServerId) -> Result<Carrier, NatsError> {
             tracing::warn!("the connection to NATS broke; rooms stand still if it does not come back in time");
         }
     };
-    let client = open(url, me.as_str(), on_connection).await?;
+    let client = open(options, me.as_str(), on_connection).await?;
     let (store, servers) = (rooms(&client).await?, servers(&client).await?);
     let own = format!("{SUBJECT_PREFIX}.{me}.*.*");
     let subscribed = client.subscribe(own).await.map_err(|error| NatsError::Subscribe(error.to_string()))?;
     let (requests, asked) = mpsc::channel(MAX_QUEUED_EVENTS * 4);
-    let task = Task { me: me.clone(), client, store, servers, rooms: BTreeMap::new() };
+    let (sealer, key) = (Sealer::new(key, me.clone()), key.clone());
+    let (rooms, newest) = (BTreeMap::new(), NewestMessages::default());
+    let task = Task { me: me.clone(), client, store, servers, sealer, key, newest, rooms };
     tokio::spawn(task.run(asked, subscribed));
     Ok(Carrier { me, requests })
 }
@@ -64,22 +84,22 @@ pub async fn connect(url: &str, me: ServerId) -> Result<Carrier, NatsError> {
 /// Reports every announcement of a server, until the receiver is dropped. Call it inside a tokio runtime.
 ///
 /// # Errors
-/// If NATS cannot be reached, or lacks `JetStream`.
-pub async fn watch(url: &str) -> Result<mpsc::Receiver<DirectoryEvent>, NatsError> {
+/// If NATS cannot be reached, refuses the credentials, or lacks `JetStream`.
+pub async fn watch(options: &NatsOptions, key: &FleetKey) -> Result<mpsc::Receiver<DirectoryEvent>, NatsError> {
     let (told, heard) = mpsc::channel(MAX_QUEUED_EVENTS);
-    let (connection, mut connected) = mpsc::unbounded_channel();
-    let tell = move |is_connected| {
-        // Once the watch has ended, nobody listens any more.
-        let _ = connection.send(is_connected);
-    };
-    let client = open(url, "front", tell).await?;
+    // The newest state is what matters, so nothing is lost if there is only room for one.
+    let (connection, mut connected) = tokio::sync::watch::channel(true);
+    let tell = move |is_connected| drop(connection.send_replace(is_connected));
+    let client = open(options, "front", tell).await?;
     let servers = servers(&client).await?;
+    let key = key.clone();
     tokio::spawn(async move {
+        let mut newest = NewestMessages::default();
         while !told.is_closed() {
             let watching = async {
                 let Ok(mut entries) = servers.watch_with_history(">").await else { return };
                 while let Some(Ok(entry)) = entries.next().await {
-                    let Some(event) = event(&entry.key, entry.operation, &entry.value) else { continue };
+                    let Some(event) = event(&key, &mut newest, &entry) else { continue };
                     if told.send(event).await.is_err() {
                         return;
                     }
@@ -87,7 +107,8 @@ pub async fn watch(url: &str) -> Result<mpsc::Receiver<DirectoryEvent>, NatsErro
             };
             tokio::select! {
                 () = watching => tokio::time::sleep(RECONNECT_INTERVAL).await,
-                Some(is_connected) = connected.recv() => {
+                Ok(()) = connected.changed() => {
+                    let is_connected = *connected.borrow_and_update();
                     if is_connected {
                         tracing::info!("connected to NATS");
                     } else {
@@ -102,34 +123,53 @@ pub async fn watch(url: &str) -> Result<mpsc::Receiver<DirectoryEvent>, NatsErro
     Ok(heard)
 }
 
-fn event(key: &str, operation: Operation, value: &[u8]) -> Option<DirectoryEvent> {
-    let server = ServerId::new(key).ok()?;
-    if operation != Operation::Put {
-        return Some(DirectoryEvent::Gone(server));
+/// Returns what an entry of the directory says, or none if nothing of it is to be believed. Everybody on NATS can delete an entry, so a
+/// server that closes says so in a sealed announcement without contents.
+fn event(key: &FleetKey, newest: &mut NewestMessages, entry: &kv::Entry) -> Option<DirectoryEvent> {
+    let server = ServerId::new(&entry.key).ok()?;
+    if entry.operation != Operation::Put {
+        return None;
     }
-    match Announcement::parse(value) {
-        Ok(announcement) => Some(DirectoryEvent::Announced { server, announcement }),
-        Err(error) => {
-            tracing::warn!(%server, %error, "a server is left out");
-            None
+    let mut read = || {
+        let (header, contents) = key.open(SealContext::Announcement, &entry.value)?;
+        if header.sender != server || !is_recent(wall_clock(), &header) || !newest.accept(&header) {
+            return Err(AnnouncementError::Replay);
         }
-    }
+        if contents.is_empty() { Ok(None) } else { Announcement::parse(&contents).map(Some) }
+    };
+    Some(match read() {
+        Ok(Some(announcement)) => DirectoryEvent::Announced { server, announcement },
+        Ok(None) => DirectoryEvent::Gone(server),
+        Err(error) => DirectoryEvent::Refused { server, error },
+    })
+}
+
+/// Returns the time in milliseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "the time of an announcement is compared on another machine")]
+fn wall_clock() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Connects, and reports whenever the connection breaks or is back.
 async fn open(
-    url: &str,
+    options: &NatsOptions,
     name: &str,
     on_connection: impl Fn(bool) + Send + Sync + 'static,
 ) -> Result<Client, NatsError> {
-    let on_connection = std::sync::Arc::new(on_connection);
-    let options = ConnectOptions::new()
+    let on_connection = Arc::new(on_connection);
+    let connect = options
+        .connect_options()
         .name(format!("nearlight {name}"))
         .connection_timeout(CONNECT_LIMIT)
         .ping_interval(PING_INTERVAL)
-        .reconnect_delay_callback(|_| RECONNECT_INTERVAL)
+        .reconnect_delay_callback(|attempt| match attempt {
+            ..=1 => Duration::ZERO,
+            ..=FAST_ATTEMPTS => RECONNECT_INTERVAL,
+            _ => SLOW_RECONNECT_INTERVAL,
+        })
         .event_callback(move |event| {
-            let on_connection = std::sync::Arc::clone(&on_connection);
+            let on_connection = Arc::clone(&on_connection);
             async move {
                 match event {
                     Event::Connected => on_connection(true),
@@ -140,22 +180,40 @@ async fn open(
                 }
             }
         });
-    options.connect(url).await.map_err(|error| NatsError::Connect(url.to_owned(), error))
+    connect.connect(options.url()).await.map_err(|error| {
+        let address = options.to_string();
+        match error.kind() {
+            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+                NatsError::Refused { address, error }
+            }
+            _ => NatsError::Unreachable { address, error },
+        }
+    })
 }
 
 async fn rooms(client: &Client) -> Result<Store, NatsError> {
-    bucket(client, ROOMS_BUCKET, Config { history: 1, ..Config::default() }).await
+    bucket(client, ROOMS_BUCKET, kv::Config { history: 1, ..kv::Config::default() }).await
 }
 
 async fn servers(client: &Client) -> Result<Store, NatsError> {
     let life = Duration::from_nanos(ANNOUNCEMENT_TIMEOUT.as_nanos().unsigned_abs());
-    bucket(client, SERVERS_BUCKET, Config { history: 1, max_age: life, ..Config::default() }).await
+    bucket(client, SERVERS_BUCKET, kv::Config { history: 1, max_age: life, ..kv::Config::default() }).await
 }
 
-async fn bucket(client: &Client, bucket: &'static str, config: Config) -> Result<Store, NatsError> {
+async fn bucket(client: &Client, bucket: &'static str, config: kv::Config) -> Result<Store, NatsError> {
     let context = ContextBuilder::new().timeout(ANSWER_LIMIT).build(client.clone());
-    let created = context.create_key_value(Config { bucket: bucket.into(), ..config }).await;
+    // A user of NATS may be allowed to use the bucket and not to create it.
+    if let Ok(existing) = context.get_key_value(bucket).await {
+        return Ok(existing);
+    }
+    let created = context.create_key_value(kv::Config { bucket: bucket.into(), ..config }).await;
     created.map_err(|error| NatsError::Store { bucket, reason: error.to_string() })
+}
+
+/// A room that is open here.
+struct OpenRoom {
+    events: mpsc::Sender<FleetEvent>,
+    entry: Arc<RoomEntry>,
 }
 
 struct Task {
@@ -163,7 +221,11 @@ struct Task {
     client: Client,
     store: Store,
     servers: Store,
-    rooms: BTreeMap<String, mpsc::Sender<FleetEvent>>,
+    sealer: Sealer,
+    key: FleetKey,
+    /// The newest batch of each server.
+    newest: NewestMessages,
+    rooms: BTreeMap<String, OpenRoom>,
 }
 
 impl Task {
@@ -171,12 +233,9 @@ impl Task {
         loop {
             tokio::select! {
                 request = asked.recv() => match request {
-                    Some(Request::Open { room, events }) => {
-                        self.rooms.retain(|_, events| !events.is_closed());
-                        self.rooms.insert(room, events);
-                    }
+                    Some(Request::Open { room, events }) => self.open(room, events),
                     Some(Request::Room { room, request }) => self.on_request(&room, request),
-                    Some(Request::Announce(announcement)) => self.announce(announcement),
+                    Some(Request::Announce(announcement)) => self.announce(announcement.as_ref()),
                     None => return,
                 },
                 Some(message) = subscribed.next() => self.on_message(&message.subject, &message.payload),
@@ -184,98 +243,70 @@ impl Task {
         }
     }
 
-    fn announce(&self, announcement: Option<Announcement>) {
+    fn open(&mut self, room: String, events: mpsc::Sender<FleetEvent>) {
+        self.rooms.retain(|_, open| !open.events.is_closed());
+        let entry = RoomEntry::new(self.me.clone(), room.clone(), self.store.clone(), self.key.clone());
+        self.rooms.insert(room, OpenRoom { events, entry: Arc::new(entry) });
+    }
+
+    fn announce(&mut self, announcement: Option<&Announcement>) {
+        let contents = announcement.map(Announcement::to_bytes).unwrap_or_default();
+        let sealed = self.sealer.seal(wall_clock(), SealContext::Announcement, &contents);
         let (servers, me) = (self.servers.clone(), self.me.clone());
         tokio::spawn(async move {
-            let written = async {
-                match announcement {
-                    Some(announcement) => {
-                        let put = servers.put(me.as_str(), announcement.to_bytes().into()).await;
-                        put.map(drop).map_err(|error| error.to_string())
-                    }
-                    None => servers.delete(me.as_str()).await.map_err(|error| error.to_string()),
-                }
-            };
+            let written = servers.put(me.as_str(), sealed.into());
             if let Ok(Err(error)) = tokio::time::timeout(ANSWER_LIMIT, written).await {
-                tracing::debug!(error, "the directory took no announcement");
+                tracing::debug!(%error, "the directory took no announcement");
             }
         });
     }
 
-    fn on_request(&self, room: &str, request: FleetRequest) {
-        let Some(events) = self.rooms.get(room).cloned() else { return };
-        let (store, room) = (self.store.clone(), room.to_owned());
+    fn on_request(&mut self, room: &str, request: FleetRequest) {
+        let Some(OpenRoom { events, entry }) = self.rooms.get(room) else { return };
+        let (events, entry) = (events.clone(), Arc::clone(entry));
         match request {
             FleetRequest::Read => {
                 tokio::spawn(async move {
-                    let _ = events.send(read(&store, &room).await).await;
+                    let _ = events.send(entry.read().await).await;
                 });
             }
             FleetRequest::Write(request) => {
+                let contents = request.entry.as_ref().map(Entry::to_bytes);
+                let context = SealContext::Entry { room };
+                let sealed = contents.map(|contents| {
+                    let bytes = self.sealer.seal(wall_clock(), context, &contents);
+                    SealedEntry { number: self.sealer.number(), bytes }
+                });
                 tokio::spawn(async move {
-                    let _ = events.send(FleetEvent::Written(write(&store, &room, request).await)).await;
+                    let _ = events.send(FleetEvent::Written(entry.write(request, sealed).await)).await;
                 });
             }
             FleetRequest::Send { to, batch } => {
+                let context = SealContext::Batch { to: &to, room };
+                let sealed = self.sealer.seal(wall_clock(), context, &batch.to_bytes());
                 let subject = format!("{SUBJECT_PREFIX}.{to}.{}.{room}", self.me);
                 // Publishing never waits. A batch is lost if the client's queue is full, and the rooms recover from that.
-                if self.client.publish(subject, batch.to_bytes().into()).now_or_never().is_none() {
+                if self.client.publish(subject, sealed.into()).now_or_never().is_none() {
                     tracing::debug!(room, "a batch was lost: NATS accepts no messages at the moment");
                 }
             }
         }
     }
 
-    fn on_message(&self, subject: &str, payload: &[u8]) {
+    fn on_message(&mut self, subject: &str, payload: &[u8]) {
         let mut tokens = subject.rsplit('.');
         let (Some(room), Some(from)) = (tokens.next(), tokens.next()) else { return };
-        let Some(events) = self.rooms.get(room) else { return };
-        match (ServerId::new(from), Batch::parse(payload)) {
-            (Ok(from), Ok(batch)) => drop(events.try_send(FleetEvent::Batch { from, batch })),
-            (_, Err(error)) => tracing::warn!(%from, room, %error, "a batch was refused"),
-            (Err(_), _) => {}
-        }
-    }
-}
-
-async fn read(store: &Store, room: &str) -> FleetEvent {
-    match tokio::time::timeout(ANSWER_LIMIT, store.entry(room)).await {
-        Ok(Ok(None)) => FleetEvent::Entry { revision: 0, entry: None },
-        Ok(Ok(Some(found))) if found.operation != Operation::Put => {
-            FleetEvent::Entry { revision: found.revision, entry: None }
-        }
-        Ok(Ok(Some(found))) => match Entry::parse(&found.value) {
-            Ok(entry) => FleetEvent::Entry { revision: found.revision, entry: Some(entry) },
-            Err(error) => {
-                tracing::error!(room, %error, "a room cannot be shared");
-                FleetEvent::ReadFailed
-            }
-        },
-        Ok(Err(error)) => {
-            tracing::debug!(room, %error, "the directory cannot be read");
-            FleetEvent::ReadFailed
-        }
-        Err(_) => FleetEvent::ReadFailed,
-    }
-}
-
-async fn write(store: &Store, room: &str, EntryWrite { expected, entry }: EntryWrite) -> Result<u64, WriteError> {
-    let Some(entry) = entry else {
-        let deleted = store.delete_expect_revision(room, Some(expected));
-        return match tokio::time::timeout(ANSWER_LIMIT, deleted).await {
-            // NATS does not report the revision of the deletion, so the entry is read again.
-            Ok(Ok(())) => Ok(expected + 1),
-            _ => Err(WriteError::Unknown),
+        let Some(open) = self.rooms.get(room) else { return };
+        let (header, contents) = match self.key.open(SealContext::Batch { to: &self.me, room }, payload) {
+            Ok(opened) => opened,
+            Err(error) => return tracing::warn!(%from, room, %error, "a batch was refused"),
         };
-    };
-    let updated = store.update(room, entry.to_bytes().into(), expected);
-    match tokio::time::timeout(ANSWER_LIMIT, updated).await {
-        Ok(Ok(revision)) => Ok(revision),
-        Ok(Err(error)) if error.kind() == UpdateErrorKind::WrongLastRevision => Err(WriteError::Conflict),
-        Ok(Err(error)) => {
-            tracing::debug!(room, %error, "the directory cannot be written");
-            Err(WriteError::Unknown)
+        if header.sender.as_str() != from || !self.newest.accept(&header) {
+            return tracing::warn!(%from, room, "a batch was refused: it is a copy of one that has arrived before");
         }
-        Err(_) => Err(WriteError::Unknown),
+        match Batch::parse(&contents) {
+            Ok(batch) => drop(open.events.try_send(FleetEvent::Batch { from: header.sender, batch })),
+            Err(error) => tracing::warn!(%from, room, %error, "a batch was refused"),
+        }
     }
 }

@@ -5,15 +5,23 @@
 //! [`SharedRoom`](crate::SharedRoom).
 //!
 //! The bucket `nearlight-servers` holds an announcement of each server, under its id. NATS deletes entries that are not renewed.
+//!
+//! Everything is sealed ([`crate::FleetKey`]): NATS and its other users can withhold messages, and neither read nor forge them.
 
 #[cfg(feature = "nats")]
 mod client;
+#[cfg(feature = "nats")]
+mod directory;
+#[cfg(feature = "nats")]
+mod options;
 
-use crate::{Announcement, Batch, Entry, EntryWrite, ServerId, WriteError};
+use crate::{Announcement, AnnouncementError, Batch, Entry, EntryWrite, ServerId, WriteError};
 use tokio::sync::mpsc;
 
 #[cfg(feature = "nats")]
 pub use client::{NatsError, connect, watch};
+#[cfg(feature = "nats")]
+pub use options::{NatsOptions, NatsOptionsError};
 
 /// Answers and batches that may wait for a room. Further batches are lost, and the rooms recover from that.
 const MAX_QUEUED_EVENTS: usize = 256;
@@ -65,6 +73,11 @@ pub enum DirectoryEvent {
     },
     /// The server has closed.
     Gone(ServerId),
+    /// An announcement under this id is not used.
+    Refused {
+        server: ServerId,
+        error: AnnouncementError,
+    },
     /// Whether the directory can be read from now on.
     Reachable(bool),
 }
