@@ -22,6 +22,7 @@ export PATH=$prefix/bin:$PATH
 [ "$(command -v nearlight)" = "$prefix/bin/nearlight" ] || fail "nearlight is not found in PATH"
 nearlight --version
 nearlight lab --help >/dev/null || fail "nearlight does not find nearlight-lab"
+(cd "$folder" && nearlight lab list | grep -q vrcc-stable) || fail "the installed plans are not listed"
 for page in nearlight nearlight-serve nearlight-lab-run nearlight-link; do
   [ -s "$prefix/share/man/man1/$page.1" ] || fail "there is no manual page $page"
 done

@@ -5,6 +5,7 @@ mod distortion;
 mod ladder;
 mod live;
 mod merge;
+mod plans;
 mod table;
 mod tcp;
 
@@ -29,8 +30,6 @@ use self::merge::MergeArguments;
 use self::table::table;
 use self::tcp::{TcpServeArguments, TcpViewArguments};
 
-/// Folder of the plans that come with the source code.
-const PLANS_FOLDER: &str = "plans";
 /// More than any machine has.
 const MAX_THREADS: usize = 1_024;
 
@@ -104,9 +103,9 @@ struct ReportArguments {
 
 #[derive(Debug, Args)]
 struct ListArguments {
-    /// Folder with plans
-    #[arg(long, default_value = PLANS_FOLDER)]
-    plans: PathBuf,
+    /// Folder with plans [default: `plans` in the working directory, else the installed ones]
+    #[arg(long)]
+    plans: Option<PathBuf>,
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -135,25 +134,8 @@ pub(crate) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns the file of a plan that is given by its path, or by its name as `lab list` prints it.
-fn plan_file(given: &Path) -> anyhow::Result<PathBuf> {
-    let is_name = given.components().count() == 1 && given.extension().is_none();
-    if given.is_file() || !is_name {
-        return Ok(given.to_owned());
-    }
-    let named = Path::new(PLANS_FOLDER).join(given).with_extension("toml");
-    anyhow::ensure!(
-        named.is_file(),
-        "there is no plan `{}`: {} does not exist. `nearlight lab list` lists the plans; run it where Nearlight's folder `{PLANS_FOLDER}` \
-         is, or give the path of a TOML file",
-        given.display(),
-        named.display()
-    );
-    Ok(named)
-}
-
 fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    let mut plan = Plan::read(&plan_file(&arguments.plan)?)?;
+    let mut plan = Plan::read(&plans::file(&arguments.plan)?)?;
     if let Some(folder) = &arguments.traces {
         plan = plan.over_traces(folder)?;
     }
@@ -260,18 +242,19 @@ fn write_reports(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
-    let folder = arguments.plans.display();
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&arguments.plans)
+    let folder = plans::folder(arguments.plans.as_deref());
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
         .with_context(|| {
             format!(
-                "cannot read the plans in `{folder}`. They come with Nearlight's source code: name their folder with \
-                 --plans"
+                "cannot read the plans in `{}`. They come with Nearlight's source code and installation: name their folder \
+                 with --plans",
+                folder.display()
             )
         })?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
         .collect();
-    println!("Plans in {folder}:");
+    println!("Plans in {}:", folder.display());
     files.sort();
     for file in files {
         match Plan::read(&file) {
@@ -300,15 +283,6 @@ mod tests {
         for wrong in ["", "controller", "=gcc", "controller="] {
             assert!(label(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_plan_is_found_by_its_name_and_by_its_path() {
-        // Tests run in the crate's folder, where there are no plans.
-        let unknown = plan_file(Path::new("vrcc-stable")).expect_err("not here").to_string();
-        assert!(unknown.contains("plans/vrcc-stable.toml does not exist") && unknown.contains("lab list"), "{unknown}");
-        let path = Path::new("../../plans/vrcc-stable.toml");
-        assert_eq!(plan_file(path).expect("a path"), path);
     }
 
     #[test]

@@ -80,7 +80,10 @@ fn read_secret(file: &std::path::Path) -> anyhow::Result<Vec<u8>> {
     use std::io::Read as _;
     let mut contents = Vec::new();
     let opened = std::fs::File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-    opened.take(MAX_SECRET_FILE_BYTES).read_to_end(&mut contents).with_context(|| format!("cannot read {}", file.display()))?;
+    opened
+        .take(MAX_SECRET_FILE_BYTES)
+        .read_to_end(&mut contents)
+        .with_context(|| format!("cannot read {}", file.display()))?;
     Ok(contents)
 }
 

@@ -201,7 +201,10 @@ mod tests {
             let sealed = sealer.seal(7, context, b"seat key");
             assert!(!sealed.windows(8).any(|bytes| bytes == b"seat key"), "nobody else reads it");
             let (header, contents) = key(SECRET).open(context, &sealed).expect("sealed with this key");
-            assert_eq!((header, &contents[..]), (SealHeader { sender: a.clone(), number, sealed_at: 7 }, &b"seat key"[..]));
+            assert_eq!(
+                (header, &contents[..]),
+                (SealHeader { sender: a.clone(), number, sealed_at: 7 }, &b"seat key"[..])
+            );
             for other in contexts.into_iter().filter(|other| *other != context) {
                 assert_eq!(key(SECRET).open(other, &sealed), Err(SealError), "{context:?} is not {other:?}");
             }
@@ -224,7 +227,8 @@ mod tests {
 
     #[test]
     fn seals_are_those_of_the_protocol() {
-        let sealed = Sealer::new(&key("0123456789abcdef"), id("a")).seal(1, SealContext::Entry { room: "main" }, b"text");
+        let sealed =
+            Sealer::new(&key("0123456789abcdef"), id("a")).seal(1, SealContext::Entry { room: "main" }, b"text");
         let hex: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
         // Calculated independently, by a program of the RFCs 2104 and 8439.
         assert_eq!(hex, "020161000000000000000100000000000000015a46bae9b73dae88210164dadf5e2bc7edfcf217");

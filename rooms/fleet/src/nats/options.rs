@@ -23,7 +23,10 @@ pub struct NatsOptions {
 #[derive(Clone)]
 enum Login {
     Anonymous,
-    Password { user: String, password: String },
+    Password {
+        user: String,
+        password: String,
+    },
     Token(String),
     /// The seed of a user's `NKey`.
     Seed(String),
@@ -38,7 +41,9 @@ pub enum NatsOptionsError {
         "the URL of NATS is none that can be used: write nats://HOST:PORT, or tls://HOST:PORT for TLS, with NAME:PASSWORD@ or TOKEN@ before HOST if NATS asks for it, and with special characters of name and password as %XX"
     )]
     Url,
-    #[error("the file of NATS credentials contains neither a user's JWT with its seed (.creds) nor the seed of a user's NKey (SU...)")]
+    #[error(
+        "the file of NATS credentials contains neither a user's JWT with its seed (.creds) nor the seed of a user's NKey (SU...)"
+    )]
     Credentials,
     #[error("there are credentials in the URL of NATS and in a file: leave out one of them")]
     TwoLogins,
@@ -145,7 +150,9 @@ mod tests {
             assert_eq!(options.to_string(), shown);
             assert!(!format!("{options:?} {:?}", options.connect_options()).contains("s3cret"), "{options:?}");
         }
-        for url in ["", "nats://", "http://a:s3cret@b", "ws://a:s3cret@b", "nats://a:s3/cret@b:4222", "nats://a:s3cret@b/path"] {
+        for url in
+            ["", "nats://", "http://a:s3cret@b", "ws://a:s3cret@b", "nats://a:s3/cret@b:4222", "nats://a:s3cret@b/path"]
+        {
             let error = NatsOptions::new(url).expect_err(url);
             assert!(error == NatsOptionsError::Url && !error.to_string().contains("s3"), "{url}: {error}");
         }
@@ -154,7 +161,9 @@ mod tests {
     #[test]
     fn user_password_and_token_of_the_url_are_what_nats_is_told() {
         let login = |url: &str| NatsOptions::new(url).map(|options| options.login);
-        assert!(matches!(login("nats://a%40b:c%2Fd@host"), Ok(Login::Password { user, password }) if user == "a@b" && password == "c/d"));
+        assert!(
+            matches!(login("nats://a%40b:c%2Fd@host"), Ok(Login::Password { user, password }) if user == "a@b" && password == "c/d")
+        );
         assert!(matches!(login("tls://t0ken@host"), Ok(Login::Token(token)) if token == "t0ken"));
         assert!(matches!(login("tls://host"), Ok(Login::Anonymous)));
     }
@@ -163,7 +172,8 @@ mod tests {
     fn a_file_is_read_as_credentials_or_as_a_seed_or_refused() {
         let pair = nkeys::KeyPair::new_user();
         let seed = pair.seed().expect("a user's pair has one");
-        let with = |contents: &str| NatsOptions::new("nats://host")?.with_credentials(contents).map(|options| options.login);
+        let with =
+            |contents: &str| NatsOptions::new("nats://host")?.with_credentials(contents).map(|options| options.login);
         assert!(matches!(with(&format!("# a seed\n{seed}\n")), Ok(Login::Seed(read)) if read == seed));
         let file = format!(
             "{JWT_HEADING}\neyJ0eXAiOiJKV1QifQ.e30.c2ln\n------END NATS USER JWT------\n\n-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
