@@ -307,7 +307,7 @@ class App {
         break;
       case "received":
         if (message.reliable) this.#program.onMessage(message.data);
-        if (this.#shell.demonstration && !this.#rendering.local) this.#room.onMessage(message.data, message.reliable, this.#visitor);
+        if (this.#shell.demonstration && !this.#rendering.local) this.#room.onMessage(message.data, message.reliable);
         this.#messages.dispatchEvent(new CustomEvent("message", { detail: { data: message.data, reliable: message.reliable } }));
         break;
       case "timelines":
@@ -336,10 +336,9 @@ class App {
   }
 
   /** Only the first session sets the pose: after a lost connection users continue where they are. */
-  #onWelcome({ session, stream, start, demonstration, role }: Welcome): void {
+  #onWelcome({ stream, start, demonstration, role }: Welcome): void {
     this.#shell.onRole(role);
     this.#shell.demonstration = demonstration;
-    this.#rendering.session = session;
     this.#rendering.available = demonstration;
     element("rendering-choice").hidden = !demonstration || this.#roomName !== MAIN_ROOM;
     if (!this.#start) {
@@ -350,11 +349,6 @@ class App {
     this.#onStream(stream);
     // From now on the page is told who is in the room, and hears them.
     if (demonstration) this.#say(new Uint8Array(4), true);
-  }
-
-  /** The user's name in the room while the server renders. */
-  get #visitor(): string {
-    return this.#sentName || `Visitor ${this.#rendering.session}`;
   }
 
   /** A packet of the user's voice, or an empty one, for others in the room. */
@@ -521,11 +515,11 @@ class App {
         this.#onState(state);
       },
       onMissed: (words, tryAgain) => this.#shell.onOffer(words, tryAgain),
-      onPeople: (people, you) => this.#room.show({ people, you, more: 0 }, this.#visitor),
+      onPeople: (people, you) => this.#room.show({ people, you, more: 0 }),
       onHeard: (message) => this.#room.onHeard(message),
       onGoodbye: () => this.#fleet.onGoodbye(),
       onServer: () => {
-        this.#room.hide();
+        this.#room.onSessionChange();
         this.#post({ type: "retry" });
         this.#walker.sendNow();
       },
@@ -634,8 +628,8 @@ function begin(): void {
   if (missing.length > 0) {
     shell().onUnsupported(missing);
     still("unsupported");
-  } else if (!pairing) {
-    shell().onUnpaired();
+  } else if (typeof pairing === "string") {
+    shell().onUnpaired(pairing);
     still("unpaired");
   } else {
     try {

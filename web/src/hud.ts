@@ -211,7 +211,7 @@ export class Hud {
       ["sound delay", length(counts?.sound?.delayUs)],
       ["sound apart", length(counts?.sound?.apartUs)],
       // Packets, and the duration of what was concealed in their place.
-      ["sound lost", counts?.sound ? `${shown(counts.sound.lost)} · ${counts.sound.concealed * 10} ms` : "–"],
+      ["sound lost", counts?.sound ? `${shown(counts.sound.lost)} · ${shown(counts.sound.concealed * 10)} ms` : "–"],
     ]);
   }
 

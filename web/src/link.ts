@@ -27,13 +27,16 @@ export interface MovedPage {
 /** The fragment's parameter with a `MovedPage`. */
 const MOVED_PARAMETER = "moved";
 
-/** Returns the link's token and certificate, or null when the link has lost its token or a part of the certificate's hash. */
-export function pairingOf(hash: string): Pairing | null {
+/** What a link has lost: its token, or a part of its certificate's hash. */
+export type LinkDamage = "token" | "certificate";
+
+/** Returns the link's token and certificate, or what is damaged. */
+export function pairingOf(hash: string): Pairing | LinkDamage {
   const fragment = new URLSearchParams(hash.slice(1));
   const token = fragment.get("token");
   const certificate = fragment.get("certificate")?.replaceAll(":", "").toLowerCase() ?? null;
-  if (!token || (certificate !== null && !/^[0-9a-f]{64}$/.test(certificate))) return null;
-  return { token, certificate };
+  if (!token) return "token";
+  return certificate === null || /^[0-9a-f]{64}$/.test(certificate) ? { token, certificate } : "certificate";
 }
 
 /** Returns whether a page may ask or open this address: over TLS or on this machine, which browsers consider equally safe. */

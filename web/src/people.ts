@@ -21,6 +21,8 @@ export interface PeopleList {
 export class People {
   readonly #out: PeopleOut;
   #known: Map<number, string> | null = null;
+  /** The user in that list. */
+  #own: number | null = null;
   /** Items by content. They are reused, so that a changed list does not take a slider out of the user's hand. */
   readonly #items = new Map<string, HTMLLIElement>();
   readonly #panel = element("people", HTMLDetailsElement);
@@ -33,8 +35,7 @@ export class People {
     this.#panel.addEventListener("toggle", () => this.#panel.querySelector("summary")?.blur());
   }
 
-  /** `former`: the user's own name while the server rendered; its leaving is not announced. */
-  show({ people, you, more }: PeopleList, former: string): void {
+  show({ people, you, more }: PeopleList): void {
     const kept = new Set<string>();
     const items = people.map((person) => {
       const key = JSON.stringify([person, person.id === you]);
@@ -53,7 +54,7 @@ export class People {
     if (items.length !== list.children.length || items.some((item, index) => item !== list.children[index])) list.replaceChildren(...items);
     element("people-count").textContent = String(people.length + more);
     this.#panel.hidden = false;
-    this.#announce(people, you, former);
+    this.#announce(people, you);
   }
 
   /** The members who are speaking. */
@@ -112,13 +113,13 @@ export class People {
     return [mute, slider];
   }
 
-  #announce(people: readonly RoomPerson[], you: number, former: string): void {
+  #announce(people: readonly RoomPerson[], you: number): void {
     const now = new Map(people.map(({ id, name }) => [id, name]));
-    const before = this.#known;
-    this.#known = now;
+    const [before, own] = [this.#known, this.#own];
+    [this.#known, this.#own] = [now, you];
     if (!before) return;
     const came = [...now].filter(([id]) => !before.has(id) && id !== you).map(([, name]) => name);
-    const left = [...before].filter(([id, name]) => !now.has(id) && name !== former).map(([, name]) => name);
+    const left = [...before].filter(([id]) => !now.has(id) && id !== own).map(([, name]) => name);
     const words = [came.length > 0 ? `${names(came)} joined` : "", left.length > 0 ? `${names(left)} left` : ""];
     const said = words.filter(Boolean).join(" · ");
     if (said) this.#out.onNotice(said);

@@ -10,6 +10,10 @@ import { Voices } from "./voices.ts";
 
 /** How often the list shows who speaks. Guess: a syllable. */
 const SPEAKING_INTERVAL_MS = 200;
+/** How many of the user's own former members are known. Guess: more changes than fit into the time that a session lingers. */
+const MAX_FORMER_MEMBERS = 4;
+/** After this time without a room the microphone is given back. Guess: a session that follows another takes less. */
+const MAX_CHANGE_MS = 10_000;
 
 export interface RoomPanelOut {
   /** Ten milliseconds of the user's voice: the packet's number, and Opus. */
@@ -28,6 +32,10 @@ export class RoomPanel {
   readonly #talk = element("talk", HTMLButtonElement);
   readonly #ends = new Ends();
   #known: PeopleList | null = null;
+  /** The user's own members of sessions before this one, which may be in the room for a moment longer. */
+  #former: readonly number[] = [];
+  /** Ends the user's talking when no other session follows. */
+  #silencing: ReturnType<typeof setTimeout> | undefined;
 
   constructor(out: RoomPanelOut) {
     this.#out = out;
@@ -54,7 +62,9 @@ export class RoomPanel {
   }
 
   close(): void {
-    this.hide();
+    this.#hide();
+    clearTimeout(this.#silencing);
+    void this.#setTalking(false);
     this.#ends.close();
   }
 
@@ -70,13 +80,16 @@ export class RoomPanel {
     void this.#setTalking(this.#talk.getAttribute("aria-pressed") !== "true");
   }
 
-  /** `former`: see `People`. */
-  show(list: PeopleList, former: string): void {
+  show(all: PeopleList): void {
+    if (this.#known && this.#known.you !== all.you) this.#keepFormer(this.#known.you);
+    const list = { ...all, people: all.people.filter(({ id }) => id === all.you || !this.#former.includes(id)) };
     this.#known = list;
+    clearTimeout(this.#silencing);
     this.#voices.setMembers(new Map(list.people.map(({ id, name }) => [id, name])));
-    this.#people.show(list, former);
+    this.#people.show(list);
     const own = list.people.find(({ id }) => id === list.you);
     this.#talk.hidden = own === undefined || own.role === "spectator";
+    if (this.#talk.hidden) void this.#setTalking(false);
   }
 
   /** The user has left the room for a moment. Whoever is there on return is not announced. */
@@ -84,13 +97,23 @@ export class RoomPanel {
     this.#people.forget();
   }
 
-  /** The user is in no room. */
-  hide(): void {
+  /** The user changes to another session, which tells who is in the room. Whoever talks goes on there. */
+  onSessionChange(): void {
+    this.#hide();
+    clearTimeout(this.#silencing);
+    this.#silencing = setTimeout(() => void this.#setTalking(false), MAX_CHANGE_MS);
+  }
+
+  #hide(): void {
+    if (this.#known) this.#keepFormer(this.#known.you);
     this.#known = null;
     this.#people.hide();
     this.#voices.close();
     this.#talk.hidden = true;
-    void this.#setTalking(false);
+  }
+
+  #keepFormer(member: number): void {
+    this.#former = [...this.#former, member].slice(-MAX_FORMER_MEMBERS);
   }
 
   /** A voice packet: member, packet number, position, and Opus. */
@@ -99,14 +122,14 @@ export class RoomPanel {
   }
 
   /** A message of the server's world. */
-  onMessage(data: Uint8Array, reliable: boolean, former: string): void {
+  onMessage(data: Uint8Array, reliable: boolean): void {
     if (!reliable) {
       const heard = packetOf(data);
       if (heard) this.onHeard(heard);
       return;
     }
     const list = parse(data);
-    if (list) this.show(list, former);
+    if (list) this.show(list);
   }
 
   /** Where the user is. */

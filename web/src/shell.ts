@@ -6,6 +6,7 @@ import type { UserRole } from "./generated/wire.ts";
 import type { ConnectionState, RefusalReason, TransportChoice } from "./messages.ts";
 import { isApple } from "./input/mouse-keyboard.ts";
 import { element } from "./page.ts";
+import type { LinkDamage } from "./link.ts";
 import type { RenderingChoice } from "./rendering.ts";
 import type { Missing } from "./support.ts";
 import { TRANSPORT } from "./transports.ts";
@@ -227,7 +228,7 @@ export class Shell {
         this.#say("Live");
         break;
       case "stalled":
-        this.#say(`No picture for ${(state.sinceMs / 1000).toFixed(0)} s`);
+        this.#say(`Nothing from the server for ${(state.sinceMs / 1000).toFixed(0)} s`);
         break;
       case "reconnecting":
         this.#count(state.why, state.retryInMs);
@@ -316,15 +317,13 @@ export class Shell {
     this.#notice("This browser cannot show the world", `It lacks ${what} that the page is built on.`, missing, false);
   }
 
-  onUnpaired(): void {
+  onUnpaired(damage: LinkDamage): void {
     this.#enter("unpaired");
     this.#say("Not paired");
-    this.#notice(
-      "This address lacks its token",
-      "Open the whole link that the server printed, including all that follows #token=, or scan its QR code.",
-      [],
-      false,
-    );
+    const isToken = damage === "token";
+    const title = isToken ? "This address lacks its token" : "This link is incomplete";
+    const found = isToken ? "" : "What follows certificate= is not a whole fingerprint, which has 64 hexadecimal digits. ";
+    this.#notice(title, `${found}Open the whole link that the server printed, including everything after #token=, or scan its QR code.`, [], false);
   }
 
   #enter(state: PageState): void {

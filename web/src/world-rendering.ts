@@ -74,8 +74,6 @@ export class WorldRendering {
   #immersive = false;
   /** Displayed pictures of the stream at the last judgement, and when. */
   #displayed = { pictures: 0, at: 0 };
-  /** The number of the newest session, by which the room names its member. */
-  session = 0;
   /** Whether the server's pictures are of a world that pages can render. */
   available = true;
 

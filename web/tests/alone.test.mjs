@@ -199,6 +199,50 @@ test("an address without its token says so", async () => {
   await context.close();
 });
 
+test("a link with a part of its certificate says so, and not that the token is missing", async () => {
+  const { context, page } = await openPage(browser);
+  await page.goto(`${server.url}#token=made-up&certificate=0123456789abcdef`);
+  await untilSays(page, "notice", /This link is incomplete[^]*certificate=[^]*64/);
+  await screenshot(page, "link-incomplete");
+  await context.close();
+});
+
+test("no text is cut off: neither a fingerprint in a notice nor a reason in the panel", async () => {
+  for (const viewport of [{ width: 1280, height: 720 }, { width: 390, height: 844 }]) {
+    const { context, page } = await openAlone({ viewport });
+    await page.evaluate(() => {
+      window.fake.play(40);
+      const say = (message) => window.fake.instance.say(message);
+      say({ type: "carrier", name: "websocket", why: "WebTransport does not get through: it was not ready in time" });
+      say({ type: "codec", why: "this browser claims H.264 and decodes nothing of it" });
+      window.fake.count({ packetsLost: 123_456, recoveredBy: "retransmission", framesToRecover: 12, sound: { lost: 1_234, concealed: 12_345, delayUs: 161_000 } });
+      document.getElementById("toggle-hud").click();
+    });
+    await untilSays(page, "counters", /123,456/);
+    await screenshot(page, `panel-long-${viewport.width}`);
+    const cut = () => {
+      const isCut = (one) => one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 1;
+      return [...document.querySelectorAll("#hud dd, #hud dt, #notice li, #notice p, #notice > div")].filter(isCut).map((one) => one.textContent);
+    };
+    assert.deepEqual(await page.evaluate(cut), []);
+    await page.evaluate(() => {
+      const message = `The link names ${"0123456789abcdef".repeat(4)}, the server shows ${"fedcba9876543210".repeat(4)}.`;
+      window.fake.instance.say({ type: "state", state: { state: "refused", reason: "certificate", message } });
+    });
+    await untilSays(page, "notice", /fedcba9876543210/);
+    await screenshot(page, `notice-certificate-${viewport.width}`);
+    assert.deepEqual(await page.evaluate(cut), []);
+    await context.close();
+  }
+});
+
+test("a session from which nothing arrives is not said to lack pictures alone", async () => {
+  const { context, page } = await openAlone();
+  await page.evaluate(() => window.fake.instance.say({ type: "state", state: { state: "stalled", sinceMs: 2_100 } }));
+  await untilSays(page, "status", /^Nothing from the server for 2 s$/);
+  await context.close();
+});
+
 test("a server that is away is dialled again with back-off", async () => {
   const { context, page } = await openPage(browser);
   await page.goto(`${server.url}#token=x`);

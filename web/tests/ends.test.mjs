@@ -91,7 +91,7 @@ test("the room's panel ends its interval, its voices and its button", async () =
   await leavesNoTimer(() => {
     let gestures = 0;
     const panel = new RoomPanel({ onSaid: () => undefined, onNotice: () => undefined, onGesture: () => (gestures += 1), output });
-    panel.show({ people: [{ id: 1, name: "Ada", role: "guest", colour: [0, 0, 0] }], you: 1, more: 0 }, "");
+    panel.show({ people: [{ id: 1, name: "Ada", role: "guest", colour: [0, 0, 0] }], you: 1, more: 0 });
     panel.onHeard(voice);
     assert.equal(workers.at(-1).running, true);
     panel.close();
