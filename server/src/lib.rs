@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod adaptation;
 mod event_log;
 mod front;
 mod http;

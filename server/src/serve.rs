@@ -26,15 +26,17 @@ use crate::access::admission::Admission;
 use crate::access::hosts::Hosts;
 use crate::access::links::{check_of, token_for};
 use crate::access::pairing::Pairing;
+use crate::adaptation::sizes_for;
 use crate::event_log::{EventLog, EventLogThread};
 use crate::http::Site;
 use crate::http::page::{self, ModelFile, PageState};
 use crate::media::encoding::EncoderPlacement;
+use crate::media::overload::advice;
 use crate::media::sound::Mixer;
 use crate::media::source::{MAX_RATE, bounds, check_rates, choose_format, open_source};
 use crate::media::studio::{Format, Studio, StudioOptions};
 use crate::metrics::{Metrics, Observer};
-use crate::options::{IceServer, ServeOptions, UnityOptions};
+use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::rooms::{self, Rooms, SharedRoom};
 use crate::state::{OfferLimiter, ServerState, extra_handshakes};
 use crate::transports::Acceptors;
@@ -246,7 +248,10 @@ impl BoundServer {
             let Size { width, height } = format.size;
             source = OpenedSource::SelfPaced(Box::new(PacedTestCard::new((width, height), format.fps)?));
         }
-        let bounds = bounds(format, &options);
+        let adapts = options.size == PictureSize::Auto && matches!(source, OpenedSource::OnDemand(_));
+        let sizes = if adapts { sizes_for(format.size) } else { Vec::new() };
+        let largest = sizes.last().copied().unwrap_or(format.size);
+        let bounds = bounds(Format { size: largest, ..format }, &options);
         let (event_log, event_log_thread) = options.events.as_deref().map(create_event_log).transpose()?.unzip();
         let feed = match &mut source {
             OpenedSource::OnDemand(_) => None,
@@ -268,6 +273,8 @@ impl BoundServer {
         let metrics = Arc::new(Metrics::new());
         let studio = StudioOptions {
             format,
+            sizes,
+            advice: advice(options.size != PictureSize::Auto, options.fps.is_some()),
             clock,
             encoders,
             sound: sound.clone(),

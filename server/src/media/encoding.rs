@@ -5,6 +5,7 @@
 //! copied. A submitted picture of the viewer's size is encoded in place; the buffer then travels unused.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -99,6 +100,21 @@ pub(crate) struct EncoderLane {
     /// The configuration for pictures of the newest size.
     config: EncoderConfig,
     strip: Option<Strip>,
+    encoding_time: EncodingTime,
+}
+
+/// How long an encoder has worked, in nanoseconds.
+#[derive(Clone, Debug, Default)]
+struct EncodingTime(Arc<AtomicU64>);
+
+impl EncodingTime {
+    fn add(&self, span: Span) {
+        self.0.fetch_add(span.as_nanos().unsigned_abs(), Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Span {
+        Span::from_nanos(i64::try_from(self.0.swap(0, Ordering::Relaxed)).unwrap_or(i64::MAX))
+    }
 }
 
 /// The thread of an encoder that gets no more pictures, while it finishes the last one.
@@ -131,15 +147,17 @@ impl EncoderLane {
             let _ = give_back.try_send(Picture::new(coded.size));
         }
         let (shared, factory) = (Arc::clone(&exchange), encoders.clone());
+        let encoding_time = EncodingTime::default();
+        let spent = encoding_time.clone();
         let thread = thread::Builder::new().name(format!("encode-{}", exchange.viewer.0)).spawn(move || {
-            let opened = EncodeTask::open(Arc::clone(&shared), &factory, coded, clock);
+            let opened = EncodeTask::open(Arc::clone(&shared), &factory, coded, clock, spent);
             let done = opened.and_then(|task| task.encode_all(&work, &give_back));
             if let Err(error) = done {
                 shared.on_encoder_failed(&error);
             }
         })?;
         let work = Worker::Thread { jobs, free, thread };
-        Ok(Self { work, next: None, exchange, encoders, config, strip })
+        Ok(Self { work, next: None, exchange, encoders, config, strip, encoding_time })
     }
 
     /// Opens an encoder that runs in the caller's thread: [`EncoderLane::encode`] returns when the frame was delivered.
@@ -151,9 +169,10 @@ impl EncoderLane {
     ) -> Result<Self, CodecError> {
         let strip = Self::strip_for(&exchange, &encoders, config);
         let coded = EncoderConfig { size: config.size.with_strip(strip), ..config };
-        let task = EncodeTask::open(Arc::clone(&exchange), &encoders, coded, clock)?;
+        let encoding_time = EncodingTime::default();
+        let task = EncodeTask::open(Arc::clone(&exchange), &encoders, coded, clock, encoding_time.clone())?;
         let work = Worker::Inline { task: Some(Box::new(task)), spare: Some(Picture::new(coded.size)) };
-        Ok(Self { work, next: None, exchange, encoders, config, strip })
+        Ok(Self { work, next: None, exchange, encoders, config, strip, encoding_time })
     }
 
     fn strip_for(exchange: &SessionExchange, encoders: &Encoders, config: EncoderConfig) -> Option<Strip> {
@@ -215,6 +234,11 @@ impl EncoderLane {
         })
     }
 
+    /// Returns how long the encoder has worked since the last call.
+    pub(crate) fn take_encoding_time(&self) -> Span {
+        self.encoding_time.take()
+    }
+
     /// Returns a picture buffer that was not used.
     pub(crate) fn put_back(&mut self, picture: Picture) {
         self.next = Some(picture);
@@ -253,6 +277,7 @@ struct EncodeTask {
     difference: PictureDifference,
     /// The encoder counts from 0, even if the client has received frames before.
     first: Option<FrameId>,
+    encoding_time: EncodingTime,
 }
 
 impl std::fmt::Debug for EncodeTask {
@@ -271,11 +296,12 @@ impl EncodeTask {
         encoders: &Encoders,
         config: EncoderConfig,
         clock: Clock,
+        encoding_time: EncodingTime,
     ) -> Result<Self, CodecError> {
         let encoder = encoders.open(exchange.codec, config)?;
         let (coded_size, rate) = (config.size, config.rate);
         let (answered, difference) = (AnsweredTargets::default(), PictureDifference::default());
-        Ok(Self { exchange, encoder, clock, coded_size, rate, answered, difference, first: None })
+        Ok(Self { exchange, encoder, clock, coded_size, rate, answered, difference, first: None, encoding_time })
     }
 
     fn encode_all(mut self, work: &Receiver<EncodeJob>, give_back: &SyncSender<Picture>) -> Result<(), CodecError> {
@@ -334,7 +360,9 @@ impl EncodeTask {
         if let Some(frame) = acknowledged.and_then(|frame| frame.0.checked_sub(first.0)) {
             self.encoder.on_decoded(FrameId(frame));
         }
+        let began = self.clock.now();
         let coded = self.encoder.encode(picture, reference)?;
+        self.encoding_time.add(self.clock.now() - began);
         self.answered.on_coded(facts.id, coded.is_key(), reference);
         let header = FrameHeader {
             width: facts.size.width,

@@ -11,6 +11,18 @@ const MIN_PICTURE_SHARE: f64 = 0.9;
 /// any machine.
 const POOR_WINDOWS_BEFORE_WARNING: u32 = 2;
 
+/// Returns what the owner can do about pictures that are too many or too large, given what was left to the server to choose.
+pub(crate) const fn advice(size_is_given: bool, fps_is_given: bool) -> &'static str {
+    match (size_is_given, fps_is_given) {
+        (true, true) => "choose a smaller --size or --fps, or omit both to let the server choose",
+        (true, false) => "choose a smaller --size, or omit it to let the server adapt the size",
+        (false, true) => "choose a smaller --fps, or omit it to have it measured",
+        (false, false) => {
+            "it is the smallest format that the server chooses by itself: end other programs, use a graphics card, or set a smaller --size"
+        }
+    }
+}
+
 /// The outcome of one frame slot. With several viewers it is the greatest of their outcomes, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FrameSlot {
@@ -120,6 +132,16 @@ mod tests {
         assert!(warned(&mut overload, &mut now, 60, 30, (3, FrameSlot::Skipped)).is_empty());
         let warned = warned(&mut overload, &mut now, 60, 30, (3, FrameSlot::EncoderBusy));
         assert!(warned.len() == 1 && (warned[0] - 20.0).abs() < 1.0, "{warned:?}");
+    }
+
+    #[test]
+    fn nobody_is_advised_to_omit_an_option_that_was_not_given() {
+        for (size, fps) in [(true, true), (true, false), (false, true), (false, false)] {
+            let words = advice(size, fps);
+            assert_eq!(words.contains("omit"), size || fps, "{words}");
+            assert!(!words.contains("--fps") || fps, "{words}");
+            assert!(!words.contains("omit both") || (size && fps), "{words}");
+        }
     }
 
     #[test]

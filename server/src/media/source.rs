@@ -9,6 +9,7 @@ use nearlight_scene::{
 };
 use nearlight_units::{Bitrate, Time};
 
+use crate::media::overload::advice;
 use crate::media::studio::Format;
 use crate::options::{PictureSize, ServeOptions};
 use crate::serve::ServerError;
@@ -87,11 +88,12 @@ pub(crate) fn choose_format(
     };
     if !sustained.keeps {
         tracing::warn!(
-            "this machine does not sustain {}x{} at {} fps: {}; choose a smaller --size or --fps, or omit both: then they are measured",
+            "this machine does not sustain {}x{} at {} fps: {}; {}",
             sustained.width,
             sustained.height,
             sustained.fps,
-            sustained.reason
+            sustained.reason,
+            advice(size.is_some(), options.fps.is_some())
         );
     }
     let SustainedFormat { width, height, fps, .. } = sustained;

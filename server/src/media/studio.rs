@@ -21,6 +21,7 @@ use nearlight_session::{
 use nearlight_units::{InputSeq, Span, Time};
 use nearlight_wire::{DisplayKind, Fov, InputSample, Pose, View, marker::Marker};
 
+use crate::adaptation::{SizeAdaptation, SlotLoad};
 use crate::media::encoding::{EncodeJob, EncoderLane, EncoderPlacement, PictureFacts, display_budget};
 use crate::media::fan_out::{FanOut, FanOutEvent};
 use crate::media::overload::{FrameSlot, OverloadMonitor};
@@ -77,6 +78,10 @@ impl Format {
 /// The settings of the studio.
 pub(crate) struct StudioOptions {
     pub(crate) format: Format,
+    /// The sizes that pictures may have instead, smallest first; none if the size was given.
+    pub(crate) sizes: Vec<Size>,
+    /// What the owner can do if the machine is too slow.
+    pub(crate) advice: &'static str,
     pub(crate) clock: Clock,
     pub(crate) encoders: Encoders,
     /// The mixer; none if there is no sound.
@@ -127,9 +132,11 @@ impl Studio {
         let (arrivals, thread) = match source {
             OpenedSource::OnDemand(source) => {
                 let (announcing, arrivals) = channel();
-                let StudioOptions { format, clock, encoders, sound, room, captures, .. } = options;
+                let StudioOptions { format, sizes, advice, clock, encoders, sound, room, captures, .. } = options;
+                let adaptation = SizeAdaptation::new(sizes, format.size, format.fps);
+                let viewers = Vec::new();
                 let render_loop =
-                    RenderLoop { source, format, clock, encoders, sound, room, captures, viewers: Vec::new() };
+                    RenderLoop { source, format, adaptation, advice, clock, encoders, sound, room, captures, viewers };
                 (Arrivals::OnDemand(announcing), name().spawn(move || render_loop.run(&arrivals))?)
             }
             OpenedSource::SelfPaced(source) => {
@@ -194,7 +201,11 @@ struct ViewerState {
 
 struct RenderLoop {
     source: Box<dyn Source>,
+    /// Its size is the present one.
     format: Format,
+    adaptation: SizeAdaptation,
+    /// What the owner can do if the machine is too slow.
+    advice: &'static str,
     clock: Clock,
     encoders: Encoders,
     /// The mixer; none if there is no sound.
@@ -211,6 +222,7 @@ impl RenderLoop {
         loop {
             if self.viewers.is_empty() {
                 overload.on_idle();
+                self.adaptation.on_idle();
             }
             if self.viewers.is_empty() && !self.room.as_ref().is_some_and(|room| room.has_remote_members()) {
                 // Without viewers and members the studio sleeps until somebody joins.
@@ -227,17 +239,21 @@ impl RenderLoop {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
+            let began = self.clock.now();
             let slot = self.draw_all().inspect_err(|error| {
                 tracing::error!(%error, "there are no more pictures");
                 for viewer in &self.viewers {
                     viewer.exchange.stream.deliver(Delivery::Failed(error.to_string()));
                 }
             })?;
-            if let Some(made) = overload.on_slot(self.clock.now(), slot) {
+            let now = self.clock.now();
+            self.adapt(now, SlotLoad { slot, rendering: now - began, encoding: self.take_encoding_time() });
+            // As long as the size can still shrink, that is what helps.
+            if let Some(made) = overload.on_slot(now, slot).filter(|_| !self.adaptation.can_shrink()) {
                 let Format { size: Size { width, height }, fps, .. } = self.format;
+                let advice = self.advice;
                 tracing::warn!(
-                    "this machine produces {made:.1} of {fps} pictures per second at {width}x{height}; choose a smaller \
-                     --size or --fps, or omit both: then they are measured"
+                    "this machine produces {made:.1} of {fps} pictures per second at {width}x{height}; {advice}"
                 );
             }
             // This follows rendering, so that a picture that took longer than a frame interval shifts the next moments.
@@ -246,6 +262,19 @@ impl RenderLoop {
                 self.viewers.iter().map(|viewer| viewer.exchange.stream.target().best_capture),
             );
         }
+    }
+
+    /// Changes the size of the pictures if the machine sustains another one.
+    fn adapt(&mut self, now: Time, load: SlotLoad) {
+        let Some(size) = self.adaptation.on_slot(now, load) else { return };
+        let before = self.format.size;
+        self.format.size = size;
+        tracing::info!(%before, now = %size, "the size of the pictures follows what this machine sustains");
+    }
+
+    /// Returns how long the busiest encoder has worked since the last call.
+    fn take_encoding_time(&self) -> Span {
+        self.viewers.iter().map(|viewer| viewer.lane.take_encoding_time()).max().unwrap_or(Span::ZERO)
     }
 
     fn on_arrival(&mut self, arrival: Arrival) {

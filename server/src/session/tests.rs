@@ -124,6 +124,8 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let options = StudioOptions {
             format,
+            sizes: Vec::new(),
+            advice: "",
             clock,
             encoders: encoders.clone(),
             sound: None,

@@ -199,6 +199,8 @@ fn repeat(moments: &[CaptureMoment]) {
     let script = Script { card, exchange: Arc::clone(&exchange), facts, pending: false, encoded, decisions };
     let options = StudioOptions {
         format: Format { size: SIZE, fps: 240, stereo: false },
+        sizes: Vec::new(),
+        advice: "",
         clock: Clock::start(),
         encoders: Encoders::new(Signals(Mutex::new(signal))),
         sound: None,
