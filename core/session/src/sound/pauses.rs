@@ -1,9 +1,10 @@
-//! Discontinuous transmission: while there is silence, the server sends one datagram in forty. The omitted ones were not lost.
+//! Blocks that the server never sent, which were not lost. While there is silence, it sends one datagram in forty. A server that is late skips
+//! blocks; the datagram after them repeats no block before its own.
 
 /// Number of blocks that one announcement covers: two more announcements may be lost before silence counts as missing.
 const BLOCKS_PER_ANNOUNCEMENT: u32 = 120;
 
-/// The server's known pauses.
+/// The server's known pauses and omissions.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     /// The silent blocks of the newest pause: the first, and the one after the last.
@@ -21,6 +22,8 @@ impl Pauses {
             if between < BLOCKS_PER_ANNOUNCEMENT {
                 self.unsent += u64::from(between.saturating_sub(u32::from(repeats && !silent)));
             }
+        } else if !repeats && let Some(newest) = newest {
+            self.unsent += u64::from(block.saturating_sub(newest.saturating_add(1)));
         }
         self.silent = match (self.silent, self.lasts, silent) {
             (Some((from, _)), true, true) => Some((from, block.saturating_add(BLOCKS_PER_ANNOUNCEMENT))),
