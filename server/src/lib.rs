@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod adaptation;
 mod event_log;
 mod front;
 mod http;

@@ -21,7 +21,7 @@ use nearlight_session::{
 use nearlight_units::{InputSeq, Span, Time};
 use nearlight_wire::{DisplayKind, Fov, InputSample, Pose, View, marker::Marker};
 
-use crate::adaptation::{SizeAdaptation, SlotLoad};
+use crate::media::adaptation::{SizeAdaptation, SlotLoad};
 use crate::media::encoding::{EncodeJob, EncoderLane, EncoderPlacement, PictureFacts, display_budget};
 use crate::media::fan_out::{FanOut, FanOutEvent};
 use crate::media::overload::{FrameSlot, OverloadMonitor};
