@@ -25,7 +25,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Whatever a stranger makes up, it is no proof.
+/// Whatever a stranger makes up, it is not a proof.
 fn check_refused(proof: &TokenProof) {
     let own = Bytes32([7; 32]);
     let (binding, mac) = match *proof {

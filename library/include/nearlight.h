@@ -63,13 +63,13 @@ enum nl_pixel_format
  {
   // Four bytes a pixel, red first, in sRGB; the fourth is ignored.
   NL_PIXEL_FORMAT_RGBA = 0,
-  // The same, blue first.
+  // Four bytes per pixel, blue first.
   NL_PIXEL_FORMAT_BGRA = 1,
   // Three bytes a pixel, red first.
   NL_PIXEL_FORMAT_RGB = 2,
   // 4:2:0 in BT.709's limited range: a plane of luma, and one of blue and red differences in turn.
   NL_PIXEL_FORMAT_NV12 = 3,
-  // The same with a plane each for luma, blue and red differences. This is what encoders take, and cheapest.
+  // One plane each for luma, blue and red differences. Encoders take this format as it is, which makes it the cheapest.
   NL_PIXEL_FORMAT_I420 = 4,
 };
 #ifndef __cplusplus
@@ -422,7 +422,7 @@ typedef struct {
   uint32_t index;
   // At most 5000; 0 ends the pulse before.
   uint32_t milliseconds;
-  // Of the slow, strong and of the fast, weak motor, 0 to 1.
+  // Strength of the slow, strong motor and of the fast, weak one, 0 to 1.
   float strong;
   float weak;
 } nl_haptics_pulse;
@@ -549,9 +549,9 @@ typedef struct {
   int32_t descriptor;
   // A code of drm_fourcc.h: AR24, XR24, AB24, XB24, NV12 or YU12.
   uint32_t fourcc;
-  // Of drm_fourcc.h too: linear buffers are read, tiled ones are refused.
+  // Modifier from drm_fourcc.h. Linear buffers are read, tiled ones are refused.
   uint64_t modifier;
-  // Of each plane, in bytes.
+  // Offset of each plane, in bytes.
   size_t offsets[3];
   size_t strides[3];
 } nl_dmabuf;
@@ -818,7 +818,7 @@ typedef struct {
   uint64_t motion_to_photon;
   // Over the last second, in bits a second.
   uint64_t received_bps;
-  // Of the newest connection.
+  // Bytes received on the newest connection.
   uint64_t bytes;
   // Frames that the decoder refused.
   uint64_t refused;
@@ -849,7 +849,7 @@ typedef struct {
   uint32_t device;
   uint32_t is_controller;
   uint32_t milliseconds;
-  // Of the slow, strong and of the fast, weak motor, 0 to 1.
+  // Strength of the slow, strong motor and of the fast, weak one, 0 to 1.
   float strong;
   float weak;
   uint32_t captured;
@@ -901,7 +901,7 @@ const char *nl_error_message(void);
 nl_status nl_open(const nl_options *options,
                   nl_host **host);
 
-// The same with options as a TOML document, whose keys are those of docs/embedding.md.
+// Opens with options as a TOML document, whose keys are those of docs/embedding.md.
 nl_status nl_open_toml(const char *toml, nl_host **host);
 
 // Lets what was submitted and sent before leave, says goodbye to every viewer and ends all threads of the server: within 5 s, usually within

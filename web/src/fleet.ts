@@ -83,7 +83,7 @@ export class Fleet {
     const { shell, user } = this.#page;
     const front = frontOf(location.search);
     if (front === "unsafe") {
-      shell.onNotice("The front in this page's address is not used, because it is no origin with https: when this server is gone, no other one is looked for.");
+      shell.onNotice("The front in this page's address is not used, because it is not an origin with https: when this server is gone, no other one is looked for.");
     }
     if (front === null || front === "unsafe") return null;
     const relocation = new Relocation(new URL(location.href), front, moves, {

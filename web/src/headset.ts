@@ -199,7 +199,7 @@ export class Headset {
   /** Shakes the controller of this hand, if it can. */
   shake(hand: Hand, { milliseconds, strong, weak }: Haptics): void {
     const source = [...this.#parts.session.inputSources].find((one) => handOf(one) === hand);
-    // A controller that is gone no longer vibrates, which is no error.
+    // A controller that is gone no longer vibrates, which is not an error.
     if (source) void actuatorOf(source)?.pulse(Math.max(strong, weak), milliseconds).catch(() => undefined);
   }
 

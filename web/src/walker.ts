@@ -14,7 +14,7 @@ import { presenceNumbers } from "./presence.ts";
 const MIN_POSE_INTERVAL_MS = 1000 / 240;
 /** Maximum interval between poses, also for a user who stands still. */
 const MAX_POSE_INTERVAL_MS = 1000 / 30;
-/** The same for a program, which does not use the pose. */
+/** Interval of poses for a program, which does not use them. */
 const PROGRAM_POSE_INTERVAL_MS = 500;
 /** Vertical field of view in radians. Guess: a screen at arm's length covers less, but then one bumps into things. */
 const VERTICAL_FOV = (65 / 180) * Math.PI;

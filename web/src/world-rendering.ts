@@ -21,7 +21,7 @@ export interface WorldRenderingOptions {
   origin: string;
   token: string;
   certificate: string | null;
-  /** Of the membership, and of the server's pictures. */
+  /** Transport of the membership and of the server's pictures. */
   transport: TransportChoice;
   choice: RenderingChoice;
   /** Which room the page joins when it renders. The server's pictures show `MAIN_ROOM`. */

@@ -78,7 +78,7 @@ async function untilOn(page, server, name) {
   assert.deepEqual(known, [name, "world", `#token=${TOKEN}`]);
 }
 
-/** What went wrong in the page that is no consequence of a server that is gone. */
+/** What went wrong in the page that is not a consequence of a server that is gone. */
 const unexpected = (errors) => errors.filter((words) => !/ERR_|WebTransport|WebSocket/.test(words));
 
 test("a page goes to another server when its own closes, and when that is killed", async (context) => {

@@ -73,7 +73,7 @@ test("a page whose program runs is left alone", () => {
   assert.equal(isHidden("notice"), true);
 });
 
-test("every browser reads the script: it has no newer syntax, is no module, and comes before the program", async () => {
+test("every browser reads the script: it has no newer syntax, is not a module, and comes before the program", async () => {
   const minified = async (target) => (await transform(source, { target, minifyWhitespace: true })).code;
   assert.equal(await minified("es5"), await minified("esnext"), "nothing had to be rewritten for ECMAScript 5");
   const scripts = [...html.matchAll(/<script[^>]*>/g)].map(([tag]) => tag);

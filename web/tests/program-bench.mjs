@@ -18,7 +18,7 @@ import { binary, eventually, live, openBrowser, openPage, startServer, until } f
 import { compileSquare, installed, printCircumstances, processorTime, version } from "./measure.mjs";
 
 const keys = Number(process.argv[2] ?? 60);
-if (!Number.isInteger(keys) || keys < 1) throw new Error(`how many keys each? ${process.argv[2]} is no number of them`);
+if (!Number.isInteger(keys) || keys < 1) throw new Error(`how many keys each? ${process.argv[2]} is not a number`);
 /** The scenes: how many pictures a second the program draws in each beside those that answer keys, and the size of its window. */
 const SCENES = {
   still: { drawn: 0, width: 1280, height: 720 },

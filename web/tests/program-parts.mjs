@@ -15,7 +15,7 @@ import { binary, startServer } from "./helper.mjs";
 import { compileSquare, installed, printCircumstances, version } from "./measure.mjs";
 
 const seconds = Number(process.argv[2] ?? 10);
-if (!(seconds >= 1)) throw new Error(`how many seconds each? ${process.argv[2]} is no number of them`);
+if (!(seconds >= 1)) throw new Error(`how many seconds each? ${process.argv[2]} is not a number`);
 const ROUNDS = 3;
 const VIEWERS = 10;
 const folder = await mkdtemp(path.join(tmpdir(), "nearlight-parts-"));

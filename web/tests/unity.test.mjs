@@ -25,7 +25,7 @@ after(async () => {
 
 /** A page of the server's origin that holds nothing. */
 async function openBlank(port) {
-  // An answer that is no page forbids scripts to connect; the pages of Unity's own client come with a policy that lets them.
+  // An answer that is not a page forbids scripts to connect; the pages of Unity's own client come with a policy that lets them.
   const opened = await openPage(browser, { bypassCSP: true });
   await opened.page.goto(`http://127.0.0.1:${port}/config`);
   return opened;

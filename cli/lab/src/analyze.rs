@@ -17,7 +17,7 @@ pub(crate) struct AnalyzeArguments {
     /// Analyse the conversation of this endpoint [default: the conversation with the most bytes]
     #[arg(long, value_name = "IP:PORT")]
     sender: Option<SocketAddr>,
-    /// The same traffic captured at the receiver; adds delays, losses and changes of timing
+    /// Capture of the traffic at the receiver; adds delays, losses and changes of timing
     #[arg(long, value_name = "CAPTURE")]
     receiver: Option<PathBuf>,
     /// Maximum number of packets per capture to search for frames, batches and delays; each takes 32 bytes of memory

@@ -269,7 +269,7 @@ const fn ablation(name: &'static str, make: fn(Bounds) -> Box<dyn RateController
     }
 }
 
-/// The error for a name that is no preset.
+/// The error for a name that is not a preset.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("there is no rate controller `{0}`: use {names}", names = names())]
 pub struct UnknownController(pub String);

@@ -32,9 +32,9 @@ pub struct Haptics {
     pub target: HapticsTarget,
     /// At most [`MAX_HAPTICS_MILLISECONDS`].
     pub milliseconds: u16,
-    /// Of the slow, strong motor, 0 to 1; a device with one motor takes the stronger of both.
+    /// Strength of the slow, strong motor, 0 to 1. A device with one motor uses the greater of both strengths.
     pub strong: f32,
-    /// Of the fast, weak motor, 0 to 1.
+    /// Strength of the fast, weak motor, 0 to 1.
     pub weak: f32,
 }
 

@@ -64,7 +64,7 @@ impl fmt::Display for RecoveryPolicy {
     }
 }
 
-/// The error for a name that is no recovery policy.
+/// The error for a name that is not a recovery policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no recovery policy {name:?}; choose one of: retransmission, reference, intra, openuvr, openuvr:FRAMES (0 to 600)"

@@ -304,7 +304,7 @@ fn gaps(packets: &[Packet]) -> Option<Distribution> {
 /// Whether the group is downlink, a representative stream, and all streams of it.
 type Group<'a> = (bool, &'a Stream, Vec<&'a (u16, Stream)>);
 
-/// Table 3 with the places of each row's streams: what is no protocol of its own is one row.
+/// Table 3 with the places of each row's streams: what is not a protocol of its own is one row.
 fn rows(traffic: &Traffic, scope: &Scope, duration: Span) -> Vec<(StreamRow, Vec<u16>)> {
     let sequences = sequence::of_streams(traffic, scope);
     let mut groups: Vec<Group<'_>> = Vec::new();

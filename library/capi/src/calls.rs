@@ -34,7 +34,7 @@ pub unsafe extern "C" fn nl_open(options: *const nl_options, host: *mut *mut nl_
     })
 }
 
-/// The same with options as a TOML document, whose keys are those of docs/embedding.md.
+/// Opens with options as a TOML document, whose keys are those of docs/embedding.md.
 ///
 /// # Safety
 /// `toml` is null or ends with a zero byte. `host` can be written.
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn nl_haptics(host: *mut nl_host, viewer: u32, pulse: *con
             HapticsTarget::Controller(hand(pulse.index)?)
         } else {
             return Err(Fault::argument(format!(
-                "{} is no nl_haptics_target: set it to one of NL_HAPTICS_TARGET_...",
+                "{} is not an nl_haptics_target: set it to one of NL_HAPTICS_TARGET_...",
                 pulse.target
             )));
         };
@@ -274,7 +274,9 @@ unsafe fn read_options(options: *const nl_options) -> Result<Options, Fault> {
     let invalid = |message: String| Fault::new(nl_status::Options, message);
     let rate = |mbps: f64| (mbps != 0.0).then_some(mbps);
     let address = text_of("the address", given.address)?.map(|address| {
-        address.parse().map_err(|_| invalid(format!("`{address}` is no address: write one such as 192.0.2.1 or ::1")))
+        address
+            .parse()
+            .map_err(|_| invalid(format!("`{address}` is not an address: write one such as 192.0.2.1 or ::1")))
     });
     let listed = |text: String| text.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>();
     let codec =

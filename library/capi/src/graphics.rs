@@ -108,7 +108,7 @@ fn conversion(number: u32) -> Result<Conversion, Fault> {
     ]
     .into_iter()
     .find_map(|(named, conversion)| (named as u32 == number).then_some(conversion))
-    .ok_or_else(|| Fault::argument(format!("{number} is no nl_conversion: set it to one of NL_CONVERSION_...")))
+    .ok_or_else(|| Fault::argument(format!("{number} is not an nl_conversion: set it to one of NL_CONVERSION_...")))
 }
 
 /// Takes a two-dimensional texture of the context as a picture. Of `picture` its size, layout (NL_LAYOUT_MONO or NL_LAYOUT_SIDE_BY_SIDE),

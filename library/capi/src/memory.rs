@@ -122,7 +122,7 @@ pub(crate) unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<Option<
     }
     // SAFETY: guaranteed by the caller.
     let bytes = unsafe { CStr::from_ptr(text) };
-    bytes.to_str().map(Some).map_err(|_| Fault::argument(format!("{what} is no UTF-8: texts of this library are")))
+    bytes.to_str().map(Some).map_err(|_| Fault::argument(format!("{what} is not UTF-8: texts of this library are")))
 }
 
 /// Returns bytes of the caller.

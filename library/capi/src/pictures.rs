@@ -135,7 +135,7 @@ impl PictureContent {
         if layouts.iter().all(|layout| *layout as u32 != picture.layout) {
             return Err(Fault::new(
                 nl_status::Picture,
-                format!("{} is no nl_layout: set it to one of NL_LAYOUT_...", picture.layout),
+                format!("{} is not an nl_layout: set it to one of NL_LAYOUT_...", picture.layout),
             ));
         }
         Ok(Self {
@@ -208,7 +208,7 @@ unsafe fn image<'a>(picture: &nl_picture, planes: &'a [nl_plane; 3]) -> Result<I
         format => {
             return Err(Fault::new(
                 nl_status::Picture,
-                format!("{format} is no nl_pixel_format: set it to one of NL_PIXEL_FORMAT_..."),
+                format!("{format} is not an nl_pixel_format: set it to one of NL_PIXEL_FORMAT_..."),
             ));
         }
     };

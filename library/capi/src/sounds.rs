@@ -39,7 +39,7 @@ pub unsafe extern "C" fn nl_submit_sound(host: *mut nl_host, sound: *const nl_so
             Samples::Short(unsafe { array("the samples", given.samples.cast(), count) }?)
         } else {
             return Err(Fault::argument(format!(
-                "{} is no nl_sample_format: set it to one of NL_SAMPLE_FORMAT_...",
+                "{} is not an nl_sample_format: set it to one of NL_SAMPLE_FORMAT_...",
                 given.format
             )));
         };

@@ -43,13 +43,13 @@ pub struct nl_host {
 pub enum nl_pixel_format {
     /// Four bytes a pixel, red first, in sRGB; the fourth is ignored.
     Rgba = 0,
-    /// The same, blue first.
+    /// Four bytes per pixel, blue first.
     Bgra = 1,
     /// Three bytes a pixel, red first.
     Rgb = 2,
     /// 4:2:0 in BT.709's limited range: a plane of luma, and one of blue and red differences in turn.
     Nv12 = 3,
-    /// The same with a plane each for luma, blue and red differences. This is what encoders take, and cheapest.
+    /// One plane each for luma, blue and red differences. Encoders take this format as it is, which makes it the cheapest.
     I420 = 4,
 }
 
@@ -352,9 +352,9 @@ pub struct nl_dmabuf {
     pub descriptor: i32,
     /// A code of drm_fourcc.h: AR24, XR24, AB24, XB24, NV12 or YU12.
     pub fourcc: u32,
-    /// Of drm_fourcc.h too: linear buffers are read, tiled ones are refused.
+    /// Modifier from drm_fourcc.h. Linear buffers are read, tiled ones are refused.
     pub modifier: u64,
-    /// Of each plane, in bytes.
+    /// Offset of each plane, in bytes.
     pub offsets: [usize; 3],
     pub strides: [usize; 3],
 }
@@ -517,7 +517,7 @@ pub struct nl_haptics_pulse {
     pub index: u32,
     /// At most 5000; 0 ends the pulse before.
     pub milliseconds: u32,
-    /// Of the slow, strong and of the fast, weak motor, 0 to 1.
+    /// Strength of the slow, strong motor and of the fast, weak one, 0 to 1.
     pub strong: f32,
     pub weak: f32,
 }

@@ -62,7 +62,7 @@ pub(crate) fn display(code: u32) -> Result<DisplayKind, Fault> {
         .into_iter()
         .find(|(known, _)| *known as u32 == code)
         .map(|(_, display)| display)
-        .ok_or_else(|| Fault::argument(format!("{code} is no nl_display: set it to one of NL_DISPLAY_...")))
+        .ok_or_else(|| Fault::argument(format!("{code} is not an nl_display: set it to one of NL_DISPLAY_...")))
 }
 
 pub(crate) fn hand(code: u32) -> Result<Hand, Fault> {
@@ -70,7 +70,7 @@ pub(crate) fn hand(code: u32) -> Result<Hand, Fault> {
         .into_iter()
         .find(|(known, _)| *known as u32 == code)
         .map(|(_, hand)| hand)
-        .ok_or_else(|| Fault::argument(format!("{code} is no nl_hand: set it to one of NL_HAND_...")))
+        .ok_or_else(|| Fault::argument(format!("{code} is not an nl_hand: set it to one of NL_HAND_...")))
 }
 
 pub(crate) fn hand_name(hand: Hand) -> &'static str {
@@ -114,7 +114,7 @@ fn point(x: f32, y: f32) -> Result<ScreenPoint, Fault> {
     if x.is_finite() && y.is_finite() {
         return Ok(ScreenPoint::new(x, y));
     }
-    Err(Fault::argument("a place in the picture is no number: it lies within 0 and 1"))
+    Err(Fault::argument("a place in the picture is not a number: it lies within 0 and 1"))
 }
 
 pub(crate) fn touch_of(touch: &Touch) -> nl_touch {

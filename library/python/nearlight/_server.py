@@ -163,9 +163,9 @@ class Server:
         elif fov is not None:
             raise UsageError("`fov` belongs to `pose`: give both, or `views`")
         if layout not in ("mono", "side-by-side"):
-            raise UsageError(f"`{layout}` is no layout: write mono or side-by-side, or give the right eye's picture in `right`")
+            raise UsageError(f"`{layout}` is not a layout: write mono or side-by-side, or give the right eye's picture in `right`")
         if rows not in ("top-down", "bottom-up"):
-            raise UsageError(f"`{rows}` is no order of rows: write top-down or bottom-up")
+            raise UsageError(f"`{rows}` is not an order of rows: write top-down or bottom-up")
         self._native.submit(
             picture, right, order, rows == "bottom-up", size, stride, layout == "side-by-side", views, captured_at
         )
@@ -256,5 +256,5 @@ def _aspect(picture: Any, size: tuple[int, int] | None) -> float:
         shape = memoryview(first).shape or ()
     except TypeError:
         shape = ()
-    # An object that is no picture is rejected later, with a better message than one about its view.
+    # An object that is not a picture is rejected later, with a better message than one about its view.
     return shape[1] / max(shape[0], 1) if len(shape) > 1 and shape[1] > 0 else 1.0

@@ -179,7 +179,7 @@ mod tests {
         }
         assert_eq!(change.on_picture(picture(4).view()), Some(0.0));
         assert_eq!(change.on_picture(Picture::new(Size { width: 180, height: 320 }).view()), None);
-        // A change in rows that are not sampled is no change.
+        // A change in rows that are not sampled is not a change.
         let (mut top, mut all) = (PictureDifference::default(), PictureDifference::default());
         let mut marked = Picture::new(size);
         for wanted in [(None, false), (Some(0.0), true)] {

@@ -22,7 +22,7 @@ const MAX_LENGTH: usize = 128;
 #[derive(Clone)]
 pub struct Token(String);
 
-/// The reason why a text is no token. All variants are the owner's fault.
+/// The reason why a text is not a token. All variants are the owner's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     #[error(

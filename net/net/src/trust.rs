@@ -18,7 +18,7 @@ use crate::NetError;
 #[serde(into = "String", try_from = "String")]
 pub struct CertificateHash(Bytes32);
 
-/// The error for a text that is no hash.
+/// The error for a text that is not a hash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a SHA-256 hash: it needs 64 hexadecimal digits, with or without colons")]
 pub struct InvalidHash(String);

@@ -17,7 +17,7 @@ use nearlight_fec::ParityGroups;
 pub(crate) const MAX_HEADER_BYTES: u16 = 32;
 /// Bytes of an RTP packet that the repair's own header replaces.
 const RTP_HEADER: usize = 12;
-/// The version bits, which are not repaired: they signal that a mask follows and that this is no retransmission.
+/// The version bits, which are not repaired: they signal that a mask follows and that this is not a retransmission.
 const VERSION_BITS: u8 = 0xC0;
 /// Flag that marks the last word of a mask.
 const LAST_MASK_FLAG: u8 = 0x80;

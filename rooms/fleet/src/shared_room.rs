@@ -593,5 +593,5 @@ impl OwnedRoom {
 }
 
 fn empty(now: Time, config: RoomConfig) -> Room {
-    Room::new(now, config, &[]).expect("no object is no pose")
+    Room::new(now, config, &[]).expect("a world without objects")
 }

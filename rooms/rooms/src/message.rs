@@ -306,7 +306,9 @@ impl EndReason {
             Self::Silent => "nothing was heard from you for too long; join again",
             Self::NotReading => "you took nothing of what the room sent for too long; join again over a better network",
             Self::Flood => "you sent far more than a member may; send poses at most 90 times a second",
-            Self::Malformed => "you sent what is no message of a room's member; use the same release as the server",
+            Self::Malformed => {
+                "you sent something that is not a message of a room's member; use the same release as the server"
+            }
         }
     }
 }

@@ -305,7 +305,7 @@ async fn a_tone_that_somebody_says_is_heard_at_its_pitch_by_those_in_the_room_wh
         }
     };
     assert!(tokio::time::timeout(NEVER, talking).await.is_ok(), "the tone is heard");
-    // What is no voice is ignored, and those who send much more than a voice are cut off.
+    // What is not a voice is ignored, and those who send much more than a voice are cut off.
     for _ in 0..10 {
         client.message_to_application(MIC);
         client.message_to_application(&[MIC, &[7; 1_000]].concat());

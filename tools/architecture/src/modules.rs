@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 
 pub type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// Top modules that use each other in a circle, the first one repeated at the end; empty if there is none. `lib.rs` is no module, and tests
+/// Top modules that use each other in a circle, the first one repeated at the end; empty if there is none. `lib.rs` is not a module, and tests
 /// at the end of a file do not count.
 pub fn circle(source: &Path) -> Result<Vec<String>> {
     let mut arrows = Arrows::new();

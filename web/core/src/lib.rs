@@ -41,7 +41,7 @@ use speaker::SpeakerDepth;
 /// Bytes of a pixel as WebGL reads it back.
 const RGBA_BYTES: usize = 4;
 
-/// Of a video's RTP timestamps (RFC 6184, section 5.1).
+/// Ticks of a video's RTP timestamps in a microsecond (RFC 6184, section 5.1).
 const RTP_TICKS_PER_MICROSECOND: f64 = 0.09;
 
 /// The client's end of one session.

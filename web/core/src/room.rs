@@ -90,7 +90,7 @@ impl RoomMember {
     pub fn refusal(&self, text: &str) -> String {
         match serde_json::from_str(text) {
             Ok(ServerMessage::Refused { message, .. } | ServerMessage::Goodbye { message }) => message,
-            _ => "the server's answer is no message of the protocol".into(),
+            _ => "the server's answer is not a message of the protocol".into(),
         }
     }
 
@@ -198,14 +198,14 @@ impl RoomMember {
     }
 
     /// This member's body: the pose of the head, then of the left and right hand, each with no numbers where it is not there. False where
-    /// that is no pose.
+    /// that is not a pose.
     pub fn set_body(&mut self, head: &[f32], left: &[f32], right: &[f32]) -> bool {
         let Some(head) = pose(head) else { return false };
         let avatar = Avatar { head, left: pose(left), right: pose(right), joints: None };
         self.replica.set_body(&avatar).is_ok()
     }
 
-    /// Where an object is that this member holds. False where it does not, or where that is no pose.
+    /// Where an object is that this member holds. False where it does not, or where that is not a pose.
     pub fn set_object(&mut self, object: u32, numbers: &[f32]) -> bool {
         pose(numbers).is_some_and(|pose| self.replica.set_object(ObjectId(object), &pose).is_ok())
     }

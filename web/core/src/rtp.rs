@@ -38,7 +38,7 @@ impl From<PictureCounts> for RtpCounts {
     }
 }
 
-/// The same for the sound, which the browser also plays by itself.
+/// Counters of the sound, which the browser also plays by itself.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]

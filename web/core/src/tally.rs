@@ -70,7 +70,7 @@ pub(crate) struct Statistics {
     completed: u64,
     decoded: u64,
     displayed: u64,
-    /// Of these, pictures that were predicted from a skipped frame.
+    /// Displayed pictures that were predicted from a skipped frame.
     damaged: u64,
     late: u64,
     lost: u64,

@@ -52,7 +52,7 @@ fn the_page_has_the_types_of_today() {
         &OBJECT_COLUMNS,
     );
     module.constant(
-        "Of the longest message of a room.",
+        "Longest message of a room, in bytes.",
         "MAX_ROOM_MESSAGE_BYTES",
         &nearlight_rooms::MAX_SNAPSHOT_BYTES,
     );

@@ -42,7 +42,7 @@ export const TRANSPORTS = ["webtransport","webrtc","websocket"] as const;
  */
 export type Statistics = { transport: TransportName, completed: number, decoded: number, displayed: number, 
 /**
- * Of these, pictures that were predicted from a skipped frame.
+ * Displayed pictures that were predicted from a skipped frame.
  */
 damaged: number, late: number, lost: number, packetsLost: number, retransmitted: number, keyFrames: number, 
 /**
@@ -106,7 +106,7 @@ repeatedPackets: number, redundantBytes: number, repairs: number,
 keyFrames: number, };
 
 /**
- * The same for the sound, which the browser also plays by itself.
+ * Counters of the sound, which the browser also plays by itself.
  */
 export type SoundCounts = { packets: number, packetsLost: number, 
 /**
@@ -124,7 +124,7 @@ export const BODY_COLUMNS = ["member","hands"] as const;
 /** The numbers of an object in a room before its pose: `owner` is the member that holds it, or 0. */
 export const OBJECT_COLUMNS = ["object","owner"] as const;
 
-/** Of the longest message of a room. */
+/** Longest message of a room, in bytes. */
 export const MAX_ROOM_MESSAGE_BYTES = 524288 as const;
 
 /**

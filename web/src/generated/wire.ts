@@ -54,11 +54,11 @@ export type Haptics = { target: HapticsTarget,
  */
 milliseconds: number, 
 /**
- * Of the slow, strong motor, 0 to 1; a device with one motor takes the stronger of both.
+ * Strength of the slow, strong motor, 0 to 1. A device with one motor uses the greater of both strengths.
  */
 strong: number, 
 /**
- * Of the fast, weak motor, 0 to 1.
+ * Strength of the fast, weak motor, 0 to 1.
  */
 weak: number, };
 

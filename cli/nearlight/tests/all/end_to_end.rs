@@ -333,7 +333,7 @@ fn a_server_at_one_address_names_that_address() {
 #[test]
 fn bad_files_and_values_are_refused_with_a_reason() {
     let garbage = scratch("garbage.glb");
-    std::fs::write(&garbage, b"this is no glTF").expect("written");
+    std::fs::write(&garbage, b"this is not glTF").expect("written");
     for (arguments, word) in [
         (&["serve", "--scene", garbage.to_str().expect("plain"), "--port", "0"][..], "garbage.glb"),
         (&["serve", "--scene", "nowhere.glb", "--port", "0"], "nowhere.glb"),

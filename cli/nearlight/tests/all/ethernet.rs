@@ -94,7 +94,7 @@ impl Network {
         let mut child = command.spawn().expect("the command starts");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
-        let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is no JSON: {error}"));
+        let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is not JSON: {error}"));
         let link = first["ethernet"][0].as_str().expect("a link over Ethernet").to_owned();
         assert_eq!(link, format!("ether:{SERVER}#token={TOKEN}"));
         (child, link)

@@ -35,7 +35,7 @@ impl Front {
         let mut line = String::new();
         let output = child.stdout.as_mut().expect("piped");
         std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).expect("a first line");
-        let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is no JSON: {error}"));
+        let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is not JSON: {error}"));
         assert!(first["guests"][0].as_str().is_some_and(|link| link.contains("#token=") && !link.contains(TOKEN)));
         Self { _running: Process(child), port: first["port"].as_u64().expect("a port") as u16 }
     }

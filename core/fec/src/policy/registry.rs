@@ -37,7 +37,7 @@ pub const POLICIES: &[PolicyPreset] = &[
     PolicyPreset { name: "none", summary: "no redundancy" },
 ];
 
-/// The error for a name that is no policy.
+/// The error for a name that is not a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("there is no redundancy policy `{0}`: use {names}", names = names())]
 pub struct UnknownPolicy(pub String);
@@ -88,7 +88,7 @@ mod tests {
         for wrong in
             ["fec", "fixed", "fixed:", "fixed:201", "fixed:-1", "fixed:1e9", "planner:0", "planner:", "", "Planner"]
         {
-            let Err(error) = new_policy(wrong) else { panic!("`{wrong}` is no policy") };
+            let Err(error) = new_policy(wrong) else { panic!("`{wrong}` is not a policy") };
             let said = error.to_string();
             assert!(POLICIES.iter().all(|policy| said.contains(policy.name)), "{said}");
         }

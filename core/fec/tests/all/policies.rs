@@ -109,5 +109,5 @@ fn a_budget_is_kept_and_spent_where_it_saves_most() {
         assert!(held.bad < 0.7 * none.bad, "{cell:?}: {held:?} {none:?}");
     }
     let clean = outcomes("planner:6", cell(0.0, 1.0, 60));
-    assert!(clean.overhead.abs() < f64::EPSILON, "an allowance is no duty: {clean:?}");
+    assert!(clean.overhead.abs() < f64::EPSILON, "an allowance is not a duty: {clean:?}");
 }

@@ -212,7 +212,7 @@ impl RateController for FrameClocked {
             return;
         }
         if self.silence.on_feedback(feedback) {
-            // What the path carried before the silence is no estimate any more: the rate grows from where the silence has left it.
+            // What the path carried before the silence is not an estimate any more: the rate grows from where the silence has left it.
             let factor = std::mem::replace(&mut self.silence_factor, 1.0);
             self.path.capacity.scale(factor, self.path.start_capacity());
             if let Mode::L4s(l4s) = &mut self.mode {

@@ -73,7 +73,7 @@ impl Overload {
     pub(super) fn limit(&self, now: Time, parameters: &Parameters) -> Option<f64> {
         let (delivery_rate, at) = self.newest?;
         let age = now.saturating_since(at).as_secs_f64() / parameters.recovery_time.as_secs_f64();
-        // A factor of 2^30 is no limit any more.
+        // A factor of 2^30 is not a limit any more.
         Some(delivery_rate * parameters.target_share * age.powi(3).min(30.0).exp2())
     }
 }

@@ -95,7 +95,7 @@ impl Path {
         let (packet, parameters) = (&report.packet, &self.parameters);
         let service = |rate: f64| Span::from_secs_f64(packet.size.get() as f64 * 8.0 / rate.max(1.0));
         let serialisation = service(self.capacity_or_start());
-        // On a path that has slowed down the packet itself takes longer than when the base delay was found. That is no queue.
+        // On a path that has slowed down the packet itself takes longer than when the base delay was found. That is not a queue.
         let slower = serialisation - self.capacity.peak().map_or(serialisation, service);
         let waited = self.base_delay.on_delay(now, arrived_at.ahead_of(packet.sent_at));
         let queue = (waited - slower.min(self.frame_interval / 2)).max(Span::ZERO);

@@ -21,7 +21,7 @@ struct Wire {
     now: Time,
     seq: u32,
     frame: u32,
-    /// Of this many packets, one is lost behind the bottleneck.
+    /// One of this many packets is lost behind the bottleneck.
     loses: u32,
     /// What a token bucket lets through at line rate.
     burst: Bytes,

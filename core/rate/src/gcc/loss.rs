@@ -65,7 +65,7 @@ impl Scale {
 pub struct Update {
     pub delay_based: Bitrate,
     pub arriving: Option<Bitrate>,
-    /// The application sends less than it may, so the arriving rate is no candidate for the capacity.
+    /// The application sends less than it may, so the arriving rate is not a candidate for the capacity.
     pub app_limited: bool,
     /// The lowest rate that the session works with. A capacity below it could never be unlearnt, because more is sent
     /// (`min_bitrate_`, in the instant lower bound).

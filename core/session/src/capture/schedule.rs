@@ -174,7 +174,7 @@ impl FrameSkipper {
             self.skipped_share -= 1.0;
             return CaptureDecision::Skip(SkipReason::FrameRate);
         }
-        // Checked last: an unwanted frame is no sign of a slow encoder.
+        // Checked last: an unwanted frame is not a sign of a slow encoder.
         if facts.encoder_free { CaptureDecision::Capture } else { CaptureDecision::Skip(SkipReason::EncoderBehind) }
     }
 }

@@ -28,10 +28,10 @@ impl Mode {
     const MAX_INTERVAL: Span = Span::from_secs(1);
 }
 
-/// The error for a name that is no pacing mode.
+/// The error for a name that is not a pacing mode.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{0}` is no pacing mode: use burst, interval, interval:5ms (from 1us up to 1000ms, such as 5.56ms or 250us), spread or compressed"
+    "`{0}` is not a pacing mode: use burst, interval, interval:5ms (from 1us up to 1000ms, such as 5.56ms or 250us), spread or compressed"
 )]
 pub struct UnknownMode(String);
 

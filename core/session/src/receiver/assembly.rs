@@ -515,7 +515,7 @@ impl Assembler {
 
     /// Gives up frames that have been missing for too long: the chain is broken from then on.
     pub(crate) fn expire(&mut self, now: Time, policy: RetransmissionPolicy) {
-        // Silence is no refusal: while nothing arrives at all, the sender or the path has paused and may still answer.
+        // Silence is not a refusal: while nothing arrives at all, the sender or the path has paused and may still answer.
         let (heard_at, takes_damaged) = (self.heard_at, self.takes_damaged);
         let overdue = |assembly: &Assembly| {
             let heard = |since: Time| takes_damaged || heard_at - since >= policy.retry;

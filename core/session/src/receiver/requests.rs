@@ -137,7 +137,7 @@ impl Requests {
 
     fn request_reference(&mut self, now: Time, assembler: &mut Assembler, context: &mut Context) {
         let (Some(decoded), Some(newest)) = (self.decoded, assembler.newest()) else { return };
-        // Silence is no refusal: while nothing arrived, no answer could.
+        // Silence is not a refusal: while nothing arrived, no answer could.
         let unanswered = self.reference_asked.map_or(0, |(at, count)| count + u32::from(assembler.heard_at() > at));
         if unanswered == MAX_REFERENCE_REQUESTS {
             self.set_broken(assembler);

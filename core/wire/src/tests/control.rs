@@ -5,7 +5,7 @@ use crate::*;
 #[test]
 fn a_hello_of_version_1_is_understood_so_that_it_can_be_refused_in_words() {
     let hello = r#"{"type":"hello","protocol":1,"token":"t","client":"c","display":"screen","codecs":["h264"],"display_hz":60}"#;
-    let Ok(ClientMessage::Hello(hello)) = serde_json::from_str(hello) else { panic!("it is no hello") };
+    let Ok(ClientMessage::Hello(hello)) = serde_json::from_str(hello) else { panic!("it is not a hello") };
     assert_eq!((hello.protocol, hello.sound, hello.proof, hello.name), (1, false, None, None));
 }
 
@@ -16,7 +16,7 @@ fn codecs_go_by_their_names_and_a_hello_may_have_others() {
         assert_eq!(codec.name().parse(), Ok(codec));
     }
     let hello = r#"{"type":"hello","protocol":2,"client":"c","display":"screen","codecs":["h277","vp8","h264"],"display_hz":60}"#;
-    let Ok(ClientMessage::Hello(hello)) = serde_json::from_str(hello) else { panic!("it is no hello") };
+    let Ok(ClientMessage::Hello(hello)) = serde_json::from_str(hello) else { panic!("it is not a hello") };
     assert_eq!(hello.codecs, [CodecKind::Vp8, CodecKind::H264]);
 }
 

@@ -75,7 +75,7 @@ pub struct Damage {
     pub reason: String,
 }
 
-/// A file that is no capture at all.
+/// A file that is not a capture at all.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     #[error("the file is empty; a capture has a header even without packets: was it still being written?")]

@@ -63,7 +63,7 @@ pub(super) fn refusal(cell: &Cell) -> Option<&'static str> {
         return Some("it has several flows; live there is one transfer, or one session");
     };
     if law_of(cell).is_none() {
-        return Some("its flow is no bulk transfer, which is all that runs live without a session");
+        return Some("its flow is not a bulk transfer, which is all that runs live without a session");
     }
     let route = &flow.route;
     let mut paths = cell.segments.iter().flat_map(|segment| [&segment.forward, &segment.feedback]);

@@ -83,7 +83,9 @@ impl TryFrom<RawFigure> for PublishedFigure {
             _ => None,
         };
         figure.ok_or_else(|| {
-            format!("`{words}` is no published figure: write a number, \"below 130\", \"above 31\" or \"0.2 to 0.5\"")
+            format!(
+                "`{words}` is not a published figure: write a number, \"below 130\", \"above 31\" or \"0.2 to 0.5\""
+            )
         })
     }
 }

@@ -102,7 +102,7 @@ pub(super) fn known_controller(place: &Text<'_>, at: usize, name: &str) -> Resul
     if name == oracle::NAME {
         return Err(place.error(
             at,
-            "the oracle is no controller that could be deployed; write `oracle = true` beside `controllers`",
+            "the oracle is not a controller that could be deployed; write `oracle = true` beside `controllers`",
         ));
     }
     Preset::named(name).map(|_| ()).map_err(|error| place.error(at, error.to_string()))
@@ -185,7 +185,8 @@ fn picture_size(place: &Text<'_>, part: &SourcePart) -> Result<Size, PlanError> 
         Some(Size { width: width.trim().parse().ok()?, height: height.trim().parse().ok()? })
     });
     let at = text.span().start;
-    let size = sides.ok_or_else(|| place.error(at, format!("`{}` is no size; write it as 640x360", text.as_ref())))?;
+    let size =
+        sides.ok_or_else(|| place.error(at, format!("`{}` is not a size; write it as 640x360", text.as_ref())))?;
     size.check().map_err(|error| place.error(at, error.to_string()))?;
     Ok(size)
 }

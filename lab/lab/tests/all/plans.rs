@@ -293,7 +293,7 @@ fn merged_shards_equal_one_call_byte_for_byte() {
     let merged = merge(&parts(&["3", "1", "2"]), &at("merged"), false).expect("all shards");
     assert_eq!(merged.runs, 8);
     assert!(bytes("merged") == bytes("whole"));
-    // What was joined early is no obstacle.
+    // What was joined early is not an obstacle.
     merge(&parts(&["3", "2"]), &at("early"), true).expect("the rest");
     assert!(bytes("early") == bytes("whole"));
     // Nothing is left to do for one call, and its figures are those of a call without shards.

@@ -256,5 +256,5 @@ fn the_page_of_sessions_shows_their_cell_besides() {
     for words in ["Latency against rate", "Use of the channel", "neighbour", "headset 1, down", "On the air: fixed"] {
         assert!(html.contains(words), "{words}");
     }
-    assert!(!html.contains("Headsets carried"), "one number of headsets is no comparison");
+    assert!(!html.contains("Headsets carried"), "one number of headsets is not a comparison");
 }

@@ -10,7 +10,7 @@ use crate::drive::{delivered, dropped, evenly, ids, micros, packet, path, run, t
 
 #[test]
 fn a_busy_wire_sends_at_exactly_its_rate() {
-    // Rates at which a packet's time is no whole number of nanoseconds.
+    // Rates at which a packet's time is not a whole number of nanoseconds.
     for (rate, size, count) in
         [(35_000_000_u64, 1_200_u64, 5_000_u64), (7_777_777, 1_499, 3_000), (999_999_937, 40, 2_000)]
     {

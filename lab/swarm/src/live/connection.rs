@@ -234,7 +234,7 @@ async fn answer(socket: &mut WebSocketStream<ClientStream>) -> Result<String, Sw
 }
 
 fn parse(text: &str) -> Result<ServerMessage, SwarmError> {
-    serde_json::from_str(text).map_err(|_| SwarmError::Broken("its answer is no message of the protocol".into()))
+    serde_json::from_str(text).map_err(|_| SwarmError::Broken("its answer is not a message of the protocol".into()))
 }
 
 /// The answer to the hello: with the server's own proof, or why it refuses.

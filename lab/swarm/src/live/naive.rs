@@ -1,4 +1,4 @@
-//! The same crowd with a naive broadcast, for comparison: every pose and every event as JSON, forwarded by a server on this machine to
+//! The crowd with a naive broadcast, for comparison: every pose and every event as JSON, forwarded by a server on this machine to
 //! everybody else in the room by WebSocket, as often as it comes.
 
 use std::cell::{Cell, RefCell};

@@ -115,8 +115,9 @@ pub extern "C" fn openuvr_set_feature(context: *mut openuvr_context, feature: u3
         if state.running.is_some() {
             return Err(Fault::argument("the host's thread runs already: set features before openuvr_init_thread"));
         }
-        let number =
-            || u16::try_from(value).map_err(|_| Fault::argument(format!("{value} is no value of feature {feature}")));
+        let number = || {
+            u16::try_from(value).map_err(|_| Fault::argument(format!("{value} is not a value of feature {feature}")))
+        };
         match feature {
             1 => state.options.fps = number()?,
             2 => state.options.width = number()?,

@@ -69,7 +69,7 @@ unsafe fn read(given: &nl_input) -> Result<Input, Fault> {
         Input::Clipboard(written()?)
     } else {
         let kind = given.kind;
-        return Err(Fault::argument(format!("{kind} is no nl_input_kind: set it to one of NL_INPUT_KIND_...")));
+        return Err(Fault::argument(format!("{kind} is not an nl_input_kind: set it to one of NL_INPUT_KIND_...")));
     })
 }
 

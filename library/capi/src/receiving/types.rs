@@ -122,7 +122,7 @@ pub struct nl_viewer_event {
     pub device: u32,
     pub is_controller: u32,
     pub milliseconds: u32,
-    /// Of the slow, strong and of the fast, weak motor, 0 to 1.
+    /// Strength of the slow, strong motor and of the fast, weak one, 0 to 1.
     pub strong: f32,
     pub weak: f32,
     pub captured: u32,
@@ -203,7 +203,7 @@ pub struct nl_viewer_counts {
     pub motion_to_photon: u64,
     /// Over the last second, in bits a second.
     pub received_bps: u64,
-    /// Of the newest connection.
+    /// Bytes received on the newest connection.
     pub bytes: u64,
     /// Frames that the decoder refused.
     pub refused: u64,

@@ -52,14 +52,14 @@ pub(crate) fn input_of(kind: &str, with: &Bound<'_, PyAny>) -> PyResult<Input> {
             Input::Display { display: display_of(&display)?, display_hz }
         }
         "clipboard" => Input::Clipboard(with.extract()?),
-        _ => return Err(ErrorClass::Error.with_message(format!("`{kind}` is no input"))),
+        _ => return Err(ErrorClass::Error.with_message(format!("`{kind}` is not an input"))),
     })
 }
 
 fn key_of(code: &str) -> PyResult<Key> {
     Key::from_code(code).ok_or_else(|| {
         ErrorClass::Usage.with_message(format!(
-            "`{code}` is no key: write a code as browsers have it (KeyboardEvent.code), such as KeyW, Digit1, Space or ArrowLeft"
+            "`{code}` is not a key: write a code as browsers have it (KeyboardEvent.code), such as KeyW, Digit1, Space or ArrowLeft"
         ))
     })
 }

@@ -13,7 +13,7 @@ const ORDERS: [(&str, PixelOrder); 4] =
 
 pub(crate) fn order_of(name: &str) -> PyResult<PixelOrder> {
     ORDERS.iter().find(|(known, _)| *known == name).map(|(_, order)| *order).ok_or_else(|| {
-        ErrorClass::Usage.with_message(format!("`{name}` is no order of colours: write rgb, bgr, rgba or bgra"))
+        ErrorClass::Usage.with_message(format!("`{name}` is not an order of colours: write rgb, bgr, rgba or bgra"))
     })
 }
 

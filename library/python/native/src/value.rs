@@ -47,7 +47,7 @@ pub(crate) fn hand_of(name: &str) -> PyResult<Hand> {
     Hand::ALL
         .into_iter()
         .find(|hand| hand_name(*hand) == name)
-        .ok_or_else(|| ErrorClass::Usage.with_message(format!("`{name}` is no hand: write left, right or none")))
+        .ok_or_else(|| ErrorClass::Usage.with_message(format!("`{name}` is not a hand: write left, right or none")))
 }
 
 /// Common names of the buttons of W3C's `MouseEvent.button`.
@@ -66,7 +66,7 @@ pub(crate) fn button_name(button: PointerButton) -> &'static str {
 pub(crate) fn button_of(name: &str) -> PyResult<PointerButton> {
     BUTTON_NAMES.iter().find(|(known, _)| *known == name).map(|(_, button)| *button).ok_or_else(|| {
         ErrorClass::Usage
-            .with_message(format!("`{name}` is no button of a pointer: write left, middle, right, back or forward"))
+            .with_message(format!("`{name}` is not a button of a pointer: write left, middle, right, back or forward"))
     })
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn display_of(name: &str) -> PyResult<DisplayKind> {
     match name {
         "screen" => Ok(DisplayKind::Screen),
         "headset" => Ok(DisplayKind::Headset),
-        _ => Err(ErrorClass::Usage.with_message(format!("`{name}` is no display: write screen or headset"))),
+        _ => Err(ErrorClass::Usage.with_message(format!("`{name}` is not a display: write screen or headset"))),
     }
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn place(x: f32, y: f32) -> PyResult<ScreenPoint> {
         return Ok(ScreenPoint::new(x, y));
     }
     Err(ErrorClass::Usage
-        .with_message(format!("({x}, {y}) is no place in the picture: write fractions of width and height, 0 to 1")))
+        .with_message(format!("({x}, {y}) is not a place in the picture: write fractions of width and height, 0 to 1")))
 }
 
 pub(crate) fn pointer<'py>(py: Python<'py>, pointer: &Pointer) -> PyResult<Bound<'py, PyAny>> {

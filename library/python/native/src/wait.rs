@@ -80,7 +80,9 @@ pub(crate) fn seconds(at: Time) -> f64 {
 /// Converts seconds on the library's clock into a time.
 pub(crate) fn moment(seconds: f64) -> PyResult<Time> {
     if !(0.0..=1e9).contains(&seconds) {
-        return Err(ErrorClass::Usage.with_message(format!("{seconds} is no time: give seconds on the clock of now()")));
+        return Err(
+            ErrorClass::Usage.with_message(format!("{seconds} is not a time: give seconds on the clock of now()"))
+        );
     }
     Ok(Time::ZERO + Span::from_secs_f64(seconds))
 }

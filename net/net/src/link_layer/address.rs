@@ -7,9 +7,9 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HardwareAddress(pub [u8; 6]);
 
-/// The error for a text that is no hardware address.
+/// The error for a text that is not a hardware address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no hardware address: write six pairs of hexadecimal digits such as 02:00:5e:10:00:01")]
+#[error("`{0}` is not a hardware address: write six pairs of hexadecimal digits such as 02:00:5e:10:00:01")]
 pub struct InvalidHardwareAddress(String);
 
 impl HardwareAddress {

@@ -154,7 +154,7 @@ fn garbage_in_between_does_not_disturb_a_handshake() {
         forged[place] ^= 1;
         assert!(client.on_frame(START, &forged).is_none());
     }
-    assert_eq!(client.other_version(), None, "a forged version is no version");
+    assert_eq!(client.other_version(), None, "a forged version is not a version");
     assert!(client.on_frame(START, &cookie).is_none());
     let initiation = client.poll_transmit(START).expect("an initiation");
     for place in 0..initiation.len() {

@@ -90,7 +90,7 @@ fn a_device_is_read_from_a_buffer_that_is_twice_too_long() {
         Description { interface_name: "RawInput".into(), device_class: "Keyboard".into(), ..Description::default() };
     let device = Device { name: "Keyboard".into(), layout: "Keyboard".into(), device_id: 2, description };
     assert_eq!(Packet::parse(&packet(3, &data)).expect("a packet").message, Message::NewDevice(device));
-    // A letter beyond ASCII comes as one byte, and no letter at all is no description.
+    // A letter beyond ASCII comes as one byte, and no letter at all is not a description.
     let latin = packet(3, b"{\"name\":\"Caf\xe9\",\"layout\":\"Mouse\"}\0\0\0");
     assert!(
         matches!(Packet::parse(&latin).expect("a packet").message, Message::NewDevice(device) if device.layout == "Mouse")

@@ -66,7 +66,7 @@ impl FromStr for Mode {
         match text {
             "public" => Ok(Self::Public),
             "private" => Ok(Self::Private),
-            _ => Err(format!("`{text}` is no startup mode: use public or private")),
+            _ => Err(format!("`{text}` is not a startup mode: use public or private")),
         }
     }
 }

@@ -15,7 +15,7 @@ const MAX_CANDIDATE_BYTES: usize = 1_024;
 pub enum TextError {
     #[error("a message of {0} bytes exceeds the limit of {MAX_TEXT_BYTES}")]
     TooLong(usize),
-    #[error("this is no message of the signalling protocol: {0}")]
+    #[error("this is not a message of the signalling protocol: {0}")]
     Syntax(&'static str),
 }
 

@@ -16,7 +16,7 @@ impl Typing {
         self.newest = pressed.or(self.newest.filter(|key| now.is_down(*key)));
     }
 
-    /// The letter, if the key types one. Half of a UTF-16 surrogate pair is no letter: the client sends no second half. Names of keys
+    /// The letter, if the key types one. Half of a UTF-16 surrogate pair is not a letter: the client sends no second half. Names of keys
     /// without a letter on this layout, such as `Dead`, cannot be distinguished from capitals.
     pub(super) fn letter(&self, keys: &KeyboardState, code: i32) -> Option<char> {
         let down = |codes: &[&str]| codes.iter().any(|code| key::number(code).is_some_and(|key| keys.is_down(key)));

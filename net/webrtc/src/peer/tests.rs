@@ -181,7 +181,7 @@ fn channels_carry_messages_both_ways_and_notes_announce_frames() {
         })
         .map(|bytes| match ToClient::parse(bytes) {
             Ok(ToClient::Note(note)) => note,
-            other => panic!("{other:?} is no note"),
+            other => panic!("{other:?} is not a note"),
         })
         .collect();
     for (frame, id) in world.frames.iter().zip(0..) {
@@ -210,7 +210,7 @@ fn a_lost_note_holds_no_other_back() {
     let mut noted = std::collections::BTreeSet::new();
     for ((label, message), heard_at) in world.messages.iter().zip(&world.heard_at) {
         let Message::Binary(bytes) = message else { continue };
-        let Ok(ToClient::Note(note)) = ToClient::parse(bytes) else { panic!("{bytes:?} is no note") };
+        let Ok(ToClient::Note(note)) = ToClient::parse(bytes) else { panic!("{bytes:?} is not a note") };
         let taken = *heard_at - note.sent_at.on_shared_clock();
         assert!(label == "notes" && taken <= CLEAN.delay + Span::from_millis(1), "frame {} after {taken}", note.frame);
         noted.insert(note.frame);

@@ -85,7 +85,7 @@ impl Room {
         if snapshot.revision.term() >= term {
             return Err(CheckpointError::Term { of: snapshot.revision.term(), term });
         }
-        let mut room = Self::new(now, config, &[]).expect("no object is no pose");
+        let mut room = Self::new(now, config, &[]).expect("a world without objects");
         for (object, _, pose) in snapshot.objects.iter().take(MAX_OBJECTS) {
             let mut subject = Subject::new(SubjectId::Object(*object), now);
             subject.set(now, now, None, Sample::of_object(*pose));

@@ -25,7 +25,7 @@ use nearlight_cli::parse;
 
 #[derive(Debug, Args)]
 pub(in crate::lab) struct TcpServeArguments {
-    /// Of congestion control, as the kernel calls it
+    /// Congestion control, by its name in the kernel
     #[arg(long)]
     law: String,
     #[arg(long)]

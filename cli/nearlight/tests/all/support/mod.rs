@@ -31,6 +31,6 @@ pub(crate) fn serve_in(environment: &[(&str, &str)], further: &[&str]) -> (Child
         .expect("the command starts");
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
-    let first = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is no JSON: {error}"));
+    let first = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is not JSON: {error}"));
     (child, first)
 }

@@ -93,7 +93,7 @@ impl Server {
                 let number = count.fetch_add(1, Ordering::Relaxed);
                 let hearing = Arc::clone(&hearing);
                 tokio::spawn(async move {
-                    // The client has left, which is no failure.
+                    // The client has left, which is not a failure.
                     let _ = visit(connection, number, behaviour, clock, &hearing).await;
                 });
             }
