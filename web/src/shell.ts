@@ -85,7 +85,7 @@ const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: bo
 };
 
 /** Refusals that the page decides by itself. */
-const PAGE_REASONS: ReadonlySet<RefusalReason> = new Set(["certificate", "impostor", "undecodable"]);
+const PAGE_REASONS: ReadonlySet<RefusalReason> = new Set(["certificate", "impostor", "undecodable", "proxy"]);
 
 export class Shell {
   readonly #ends = new Ends();

@@ -112,7 +112,7 @@ test("a proxy that asks the running page to log in again is named", async () => 
   const { context, page } = await openPage(browser, { httpCredentials: CREDENTIALS, ignoreHTTPSErrors: true });
   await page.route("**/session.json", (route) => route.fulfill({ status: 401, headers: { "www-authenticate": 'Basic realm="proxy"' } }));
   await page.goto(`${proxy.url}#token=${TOKEN}`);
-  await untilSays(page, "notice", /A proxy does not let this page through[^]*HTTP Basic/);
+  await untilSays(page, "notice", /A proxy does not let this page through[^]*What the page sees[^]*HTTP Basic/);
   await screenshot(page, "proxy-login");
   await context.close();
 });

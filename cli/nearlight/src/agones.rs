@@ -37,7 +37,7 @@ pub(crate) async fn serve(clock: Clock, capacity: usize, taken: impl Fn() -> usi
             if let Err(error) = &answer
                 && !std::mem::replace(&mut complained, true)
             {
-                tracing::warn!("Agones' SDK does not answer at port {port} ({error:#}); trying on");
+                tracing::warn!("Agones' SDK does not answer at port {port} ({error:#}); still trying");
             }
             let answer = answer.unwrap_or(SdkAnswer::Failed);
             if answer == SdkAnswer::Missing {
@@ -115,7 +115,7 @@ async fn watch(port: u16, states: mpsc::Sender<(String, bool)>) {
 
 async fn follow(port: u16, states: &mpsc::Sender<(String, bool)>) -> anyhow::Result<()> {
     let mut stream = request(port, "GET", "/watch/gameserver", "").await?;
-    anyhow::ensure!(status(&mut stream).await? == 200, "it is refused");
+    anyhow::ensure!(status(&mut stream).await? == 200, "the watch is refused");
     loop {
         let mut line = String::new();
         if (&mut stream).take(MAX_ANSWER_BYTES).read_line(&mut line).await? == 0 {

@@ -92,6 +92,19 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_named_with_or_without_dashes_before_it() {
+        for line in
+            ["nearlight serve --port 0 xterm -e top --port 3", "nearlight serve --port 0 -- xterm -e top --port 3"]
+        {
+            let parsed = format!("{:?}", Arguments::try_parse_from(line.split(' ')).expect(line));
+            assert!(
+                parsed.contains(r#"["xterm", "-e", "top", "--port", "3"]"#) && parsed.contains("port: 0"),
+                "{parsed}"
+            );
+        }
+    }
+
+    #[test]
     fn help_fits_one_screen() {
         let help = Arguments::try_parse_from(["nearlight", "--help"]).expect_err("help").to_string();
         assert!(help.lines().count() <= 24 && help.lines().all(|line| line.len() <= 120), "{help}");

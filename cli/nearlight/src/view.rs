@@ -173,7 +173,8 @@ impl Surface {
 
 /// Prints messages as they arrive, until the viewer has ended.
 fn print(messages: &Messages) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().context("an event loop for messages")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().build().context("cannot start an event loop for messages")?;
     runtime.block_on(async {
         while let Some(message) = messages.recv().await {
             println!("{}", message_json(&message));

@@ -3,7 +3,7 @@
 //! The measurement at the start sees one second of a machine whose load changes. From then on, the share of pictures that are made shows
 //! whether the size is too large, and the time that rendering and encoding take whether a larger one would fit. Encoders change the size at a
 //! key frame only, so both directions have hysteresis: a size must be too large for several seconds, and a larger one is tried after a pause
-//! that doubles each time that the attempt fails.
+//! that doubles each time that the attempt at that size fails.
 
 use nearlight_codec::Size;
 use nearlight_units::{Span, Time};
@@ -68,7 +68,8 @@ pub(crate) struct SizeAdaptation {
     poor_windows: u32,
     /// Since when a larger size would fit.
     roomy_since: Option<Time>,
-    pause: Span,
+    /// For each size, the time with room for it before it is tried.
+    pauses: Vec<Span>,
     /// When the size last grew, until that has proved right or wrong.
     grew_at: Option<Time>,
 }
@@ -79,8 +80,8 @@ impl SizeAdaptation {
         let current = sizes.iter().position(|known| *known == size);
         let (sizes, current) = current.map_or_else(|| (vec![size], 0), |current| (sizes, current));
         let fps = f64::from(fps);
-        let (window, poor_windows, roomy_since, grew_at) = (None, 0, None, None);
-        Self { sizes, current, fps, window, poor_windows, roomy_since, pause: FIRST_PAUSE, grew_at }
+        let pauses = vec![FIRST_PAUSE; sizes.len()];
+        Self { sizes, current, fps, window: None, poor_windows: 0, roomy_since: None, pauses, grew_at: None }
     }
 
     /// Returns whether there is a smaller size.
@@ -120,7 +121,8 @@ impl SizeAdaptation {
         let wanted = self.fps * passed - f64::from(window.skipped);
         let share = if wanted >= 1.0 { f64::from(window.made) / wanted } else { 1.0 };
         if self.grew_at.is_some_and(|grew_at| now - grew_at > PROBATION) {
-            (self.grew_at, self.pause) = (None, FIRST_PAUSE);
+            self.grew_at = None;
+            self.pauses[self.current] = FIRST_PAUSE;
         }
         if share < MIN_PICTURE_SHARE {
             self.roomy_since = None;
@@ -137,7 +139,7 @@ impl SizeAdaptation {
         let busiest = window.rendering.max(window.encoding).as_secs_f64() / passed;
         if busiest * growth > MAX_TIME_SHARE {
             self.roomy_since = None;
-        } else if now - *self.roomy_since.get_or_insert(window.began) >= self.pause {
+        } else if now - *self.roomy_since.get_or_insert(window.began) >= self.pauses[self.current + 1] {
             (self.current, self.roomy_since, self.grew_at) = (self.current + 1, None, Some(now));
         }
     }
@@ -146,7 +148,8 @@ impl SizeAdaptation {
     fn shrink(&mut self, share: f64) {
         self.poor_windows = 0;
         if self.grew_at.take().is_some() {
-            self.pause = (self.pause * 2).min(MAX_PAUSE);
+            let pause = &mut self.pauses[self.current];
+            *pause = (*pause * 2).min(MAX_PAUSE);
         }
         let sustained = pixels(self.sizes[self.current]) * share;
         let fits = self.sizes[..self.current].iter().rposition(|size| pixels(*size) <= sustained);

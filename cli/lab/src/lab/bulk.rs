@@ -115,7 +115,7 @@ pub(super) struct Sender {
 impl Sender {
     /// Waits for one receiver, and sends as fast as its congestion control allows until the receiver leaves.
     pub(super) fn start(law: &str) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("no port")?;
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a port")?;
         let port = listener.local_addr()?.port();
         // Accepted sockets have it from their first packet.
         set_congestion_control(&listener, law).with_context(|| format!("this kernel has no TCP with {law}"))?;

@@ -31,7 +31,11 @@ const TOPICS: [(&str, &[&str]); 8] = [
 /// Assigns an option to its topic.
 pub(super) fn arrange(option: Arg) -> Arg {
     let id = option.get_id().as_str().to_owned();
-    if COMMON.contains(&id.as_str()) || option.is_positional() {
+    if option.is_positional() {
+        // The usage line and the examples of `-h` show where the program stands.
+        return option.help_heading(None::<&str>).hide_short_help(true);
+    }
+    if COMMON.contains(&id.as_str()) {
         return option.help_heading(None::<&str>);
     }
     let option = option.hide_short_help(true);
@@ -70,7 +74,8 @@ mod tests {
         for id in named {
             assert!(serve.get_arguments().any(|option| option.get_id() == id), "{id} is an option");
         }
-        for option in serve.get_arguments().filter(|option| !option.is_positional() && option.get_id() != "help") {
+        let listed = |option: &&Arg| !option.is_positional() && !option.is_hide_set() && option.get_id() != "help";
+        for option in serve.get_arguments().filter(listed) {
             let id = option.get_id().as_str();
             assert!(COMMON.contains(&id) || option.get_help_heading().is_some(), "{id} has a topic");
         }

@@ -112,6 +112,33 @@ fn assert_links(words: &str) {
 }
 
 #[test]
+fn wrong_usage_is_explained_line_by_line_with_exit_status_2() {
+    for (arguments, words) in [
+        (&[][..], "\nUsage: nearlight <COMMAND>\n\nCommands:\n  serve "),
+        (&["nothing"], "error: unrecognized subcommand 'nothing'\n\nUsage: "),
+        (&["serve", "--port", "x"], "error: invalid value 'x' for '--port <PORT>'"),
+        (&["view"], "error: the following required arguments were not provided:\n  <URL>\n"),
+    ] {
+        let output = nearlight().args(arguments).output().expect("the command runs");
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{arguments:?} {said}");
+        assert!(said.contains(words) && !said.starts_with("nearlight: "), "{arguments:?} {said}");
+    }
+    let help = nearlight().args(["serve", "--help"]).output().expect("the command runs");
+    assert!(help.status.success() && text(&help.stdout).contains("\nNetwork:\n"), "{help:?}");
+}
+
+#[test]
+fn a_file_in_place_of_a_program_is_answered_with_its_option() {
+    let output = nearlight().args(["serve", "--port", "0", "plaza.glb"]).output().expect("the command runs");
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("plaza.glb is not a program") && said.contains("nearlight serve --scene plaza.glb"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_pipe_gets_the_links_and_nothing_else() {
     let output = Server::start(port(), &[], piped).finish();
     assert_links(&text(&output.stdout));

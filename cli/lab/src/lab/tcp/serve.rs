@@ -79,7 +79,7 @@ pub(in crate::lab) fn serve(arguments: &TcpServeArguments) -> anyhow::Result<Exi
     let config = EncoderConfig { size, fps: arguments.fps, rate: arguments.rate, threads: 1 };
     let encoder = arguments.stand_in.encoders(clock).open(arguments.codec, config)?;
     let journal = Journal::create(&arguments.events, Origin::Server)?;
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("no port")?;
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot open a port")?;
     println!("{}", serde_json::json!({ "port": listener.local_addr()?.port() }));
     let (stream, _) = listener.accept().context("no client connected")?;
     stream.set_nodelay(true)?;
