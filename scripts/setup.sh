@@ -34,9 +34,9 @@ case $purpose in python | test | test-all) packages+=(python3-venv) ;; esac
 # bubblewrap, xterm: programs whose windows are served, in their sandbox. Serving programs takes xvfb and bubblewrap as well; whoever
 # does not needs neither.
 [ -n "$tests" ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump bubblewrap xterm xfonts-base
-  # Programs that are served: paplay, which plays, and SDL, with which the tests' own program captures the pointer and opens a
-  # dialog, whose text takes an X server's own fonts, and OpenUVR's host is compiled.
-  pulseaudio-utils libsdl2-dev
+  # Programs that are served: paplay, GStreamer and ALSA's aplay, which play, xclip, which copies and pastes, and SDL, with which the
+  # tests' own program captures the pointer and opens a dialog, whose text takes an X server's own fonts, and OpenUVR's host is compiled.
+  pulseaudio-utils gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-pulseaudio alsa-utils libasound2-plugins xclip libsdl2-dev
   # A compositor for programs that need Wayland, and such a program.
   sway foot
   # Programs that draw by OpenGL, which `nearlight hook` streams.

@@ -6,6 +6,8 @@
 mod display_server;
 mod gamepads;
 mod graphics;
+mod locale;
+mod sound;
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -21,11 +23,12 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreape
 use self::display_server::DisplayServer;
 use self::gamepads::ProgramGamepads;
 use self::graphics::name_renderer;
+use self::locale::set_locale;
 use crate::gamepads::PadChange;
 use crate::host::{Identity, descendants, find_program, identity, pid};
 use crate::processor_limit::ProcessorLimit;
 use crate::sandbox::{self, EMPTY_HOME, RUNTIME_FOLDER, Requirements, Sandbox, is_graphics_device};
-use crate::specification::{Compositor, ProgramExit, ProgramOptions, Report, SOUND_SOCKET, SupervisorCommand, Task};
+use crate::specification::{Compositor, ProgramExit, ProgramOptions, Report, SupervisorCommand, Task};
 
 /// Interval of the checks for children that have ended. Guess: unnoticeable, and 20 checks a second cost nothing.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -297,6 +300,8 @@ impl Supervisor {
         let server = self.server.as_ref().ok_or("no display")?;
         let strict = self.options.sandbox == Sandbox::Strict;
         self.set_environment(&mut command, server);
+        let (alsa_configuration, without_alsa) = self.write_alsa_configuration();
+        self.set_sound_variables(&mut command, alsa_configuration.as_deref());
         let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let (home, network) = (self.home(), self.options.network);
         let how = match self.options.sandbox {
@@ -306,7 +311,8 @@ impl Supervisor {
             }
             sandbox => {
                 let sound = self.sound_socket();
-                let sockets: Vec<PathBuf> = server.files.iter().chain(&sound).cloned().collect();
+                let sockets: Vec<PathBuf> =
+                    server.files.iter().chain(&sound).chain(&alsa_configuration).cloned().collect();
                 let devices = graphics_devices();
                 let requirements = Requirements {
                     sandbox,
@@ -334,7 +340,8 @@ impl Supervisor {
         let mut child = command.spawn().map_err(|error| format!("{} does not start: {error}", file.display()))?;
         self.read_lines(child.stdout.take());
         self.read_lines(child.stderr.take());
-        Ok((pid(child.id()), format!("{user}{how}")))
+        let without_alsa = without_alsa.map_or_else(String::new, |reason| format!(", {reason}"));
+        Ok((pid(child.id()), format!("{user}{how}{without_alsa}")))
     }
 
     fn set_environment(&self, command: &mut Command, server: &DisplayServer) {
@@ -353,11 +360,9 @@ impl Supervisor {
         }
         command.env_remove("NEARLIGHT_TOKEN");
         command.envs(server.variables.iter().map(|(name, value)| (name, value)));
+        set_locale(command);
         // Assistive technology and portals need D-Bus, which the program does not have.
         command.env("NO_AT_BRIDGE", "1").env("GTK_USE_PORTAL", "0");
-        if let Some(socket) = self.sound_socket() {
-            command.env("PULSE_SERVER", format!("unix:{}", socket.display()));
-        }
         if self.gamepads.is_some() {
             // The sandbox has no udev service, so SDL must scan the devices itself.
             command.env("SDL_JOYSTICK_DISABLE_UDEV", "1");
@@ -371,11 +376,6 @@ impl Supervisor {
             // The default backend of settings is a service that the program does not have.
             command.env("XDG_RUNTIME_DIR", RUNTIME_FOLDER).env("GSETTINGS_BACKEND", "memory");
         }
-    }
-
-    /// Returns the sound server's socket if it exists. The server has opened it by now.
-    fn sound_socket(&self) -> Option<PathBuf> {
-        self.folder.as_ref().map(|folder| folder.join(SOUND_SOCKET)).filter(|socket| socket.exists())
     }
 
     /// Limits the program's processor time. Returns a description for the log.

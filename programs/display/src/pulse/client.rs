@@ -1,21 +1,23 @@
 //! One client's protocol state: commands in, replies out, without IO.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::io::Cursor;
 
 use nearlight_sound::SoundBlock;
 use nearlight_units::Span;
-use nearlight_wire::SOUND_RATE;
 use pulseaudio::protocol::{
-    AuthReply, ChannelMap, ChannelVolume, ClientInfoList, Command, CommandReply, CreatePlaybackStreamReply,
-    CreateRecordStreamReply, DESCRIPTOR_SIZE, Descriptor, DescriptorFlags, FormatEncoding, FormatInfo, LookupReply,
-    MAX_VERSION, MIN_VERSION, PlaybackLatency, PlaybackStreamParams, ProtocolError, PulseError, RecordLatency,
-    RecordStreamParams, Request, SampleFormat, SampleSpec, ServerInfo, SetClientNameReply,
-    SetPlaybackStreamBufferAttrReply, SetRecordStreamBufferAttrReply, SinkInfo, SourceInfo, StatInfo, Underflow,
-    read_descriptor, write_ack_message, write_command_message, write_descriptor, write_error, write_reply_message,
+    AuthReply, ClientInfoList, Command, CommandReply, CreatePlaybackStreamReply, CreateRecordStreamReply,
+    DESCRIPTOR_SIZE, Descriptor, DescriptorFlags, LookupReply, MAX_VERSION, MIN_VERSION, PlaybackLatency,
+    PlaybackStreamParams, ProtocolError, PulseError, RecordLatency, RecordStreamParams, Request, SetClientNameReply,
+    SetPlaybackStreamBufferAttrReply, SetRecordStreamBufferAttrReply, SinkInputInfoList, SourceOutputInfoList,
+    StatInfo, Underflow, read_descriptor, write_ack_message, write_command_message, write_descriptor, write_error,
+    write_reply_message,
 };
 
+use crate::pulse::format::StreamFormat;
+use crate::pulse::introspection::{
+    LATENCY_MICROSECONDS, MICROPHONE, SINK, server_info, sink, sink_input, source, source_output,
+};
 use crate::pulse::recording::Recording;
 use crate::pulse::stream::{MAX_BUFFERED_BYTES, Stream};
 use crate::pulse::tags;
@@ -24,13 +26,6 @@ use crate::pulse::tags;
 const MAX_STREAMS: usize = 8;
 /// Maximum number of bytes of a command. A single property may have 64 KiB.
 const MAX_COMMAND_BYTES: usize = 256 * 1_024;
-const SINK: &std::ffi::CStr = c"nearlight";
-/// The source's name if there is no microphone. It records nothing.
-const MONITOR: &std::ffi::CStr = c"nearlight.monitor";
-const MICROPHONE: &std::ffi::CStr = c"nearlight.microphone";
-/// The latency from a client's buffer to the ear that is reported to clients, in microseconds. Guess: a block, its packet, and a typical
-/// network.
-const LATENCY_MICROSECONDS: u64 = 40_000;
 /// The channel number of messages, which belong to no channel.
 const NO_CHANNEL: u32 = u32::MAX;
 
@@ -66,9 +61,10 @@ impl Client {
                 return Err(ProtocolError::Invalid(format!("a message of {length} bytes")));
             }
             let begin = done + DESCRIPTOR_SIZE;
-            let Some(payload) = self.received.get(begin..begin + length).map(<[u8]>::to_vec) else { break };
+            let Some(mut payload) = self.received.get(begin..begin + length).map(<[u8]>::to_vec) else { break };
             done = begin + length;
             if descriptor.channel == NO_CHANNEL {
+                tags::replace_unknown_encodings(&mut payload);
                 self.on_message(&payload)?;
             } else {
                 self.on_samples(descriptor.channel, &payload)?;
@@ -172,14 +168,17 @@ impl Client {
             Command::PrebufPlaybackStream(channel) => self.change(request, channel, |_| ()),
             Command::SetPlaybackStreamName(params) => self.change(request, params.index, |_| ()),
             Command::SetSinkInputVolume(params) => {
-                let channels: Vec<f32> =
-                    params.volume.channels().iter().map(pulseaudio::protocol::Volume::to_linear).collect();
-                let left = channels.first().copied().unwrap_or(1.0);
-                let volume = [left, channels.get(1).copied().unwrap_or(left)];
-                self.change(request, params.index, |stream| stream.set_volume(volume))
+                self.change(request, params.index, |stream| stream.set_volume(params.volume))
             }
             Command::SetSinkInputMute(params) => {
                 self.change(request, params.index, |stream| stream.set_muted(params.mute))
+            }
+            Command::UpdatePlaybackStreamSampleRate(params) => {
+                let stream = self.streams.get_mut(&params.index);
+                match stream.map(|stream| stream.set_rate(params.sample_rate)) {
+                    Some(false) => self.refuse(request, PulseError::Invalid),
+                    found => self.acknowledge(request, found.is_some()),
+                }
             }
             Command::SetPlaybackStreamBufferAttr(params) => {
                 let Some(stream) = self.streams.get_mut(&params.index) else {
@@ -267,12 +266,31 @@ impl Client {
             Command::GetSinkInfoList => self.reply(request, &vec![sink()]),
             Command::GetSourceInfo(_) => self.reply(request, &source(self.records)),
             Command::GetSourceInfoList => self.reply(request, &vec![source(self.records)]),
+            // A client sees its own streams only.
+            Command::GetSinkInputInfo(channel) => match self.streams.get(channel) {
+                Some(stream) => self.reply(request, &sink_input(self.number, *channel, stream)),
+                None => self.refuse(request, PulseError::NoEntity),
+            },
+            Command::GetSinkInputInfoList => {
+                let streams = self.streams.iter();
+                let all: SinkInputInfoList =
+                    streams.map(|(channel, stream)| sink_input(self.number, *channel, stream)).collect();
+                self.reply(request, &all)
+            }
+            Command::GetSourceOutputInfo(channel) => match self.recordings.get(channel) {
+                Some(recording) => self.reply(request, &source_output(self.number, *channel, recording)),
+                None => self.refuse(request, PulseError::NoEntity),
+            },
+            Command::GetSourceOutputInfoList => {
+                let recordings = self.recordings.iter();
+                let all: SourceOutputInfoList =
+                    recordings.map(|(channel, recording)| source_output(self.number, *channel, recording)).collect();
+                self.reply(request, &all)
+            }
             Command::LookupSink(_) | Command::LookupSource(_) => self.reply(request, &LookupReply(0)),
             Command::GetClientInfoList
             | Command::GetModuleInfoList
             | Command::GetCardInfoList
-            | Command::GetSinkInputInfoList
-            | Command::GetSourceOutputInfoList
             | Command::GetSampleInfoList => self.reply(request, &ClientInfoList::new()),
             Command::Stat => self.reply(request, &StatInfo::default()),
             Command::Subscribe(_)
@@ -287,9 +305,15 @@ impl Client {
     }
 
     fn create(&mut self, request: u32, params: &PlaybackStreamParams) -> Result<(), ProtocolError> {
-        // Newer clients offer formats and may leave the old field empty.
-        let stream = Stream::new(params.sample_spec, params.buffer_attr).filter(|_| self.has_room());
-        let Some(mut stream) = stream else { return self.refuse(request, PulseError::NotSupported) };
+        let format = StreamFormat::choose(params.sample_spec, params.channel_map, &params.formats);
+        let Some(format) = format else { return self.refuse(request, PulseError::NotSupported) };
+        if !self.has_room() {
+            return self.refuse(request, PulseError::TooLarge);
+        }
+        let mut stream = Stream::new(format, params.buffer_attr);
+        if let Some(volume) = params.cvolume {
+            stream.set_volume(volume);
+        }
         stream.set_corked(params.flags.start_corked);
         stream.set_muted(params.flags.start_muted == Some(true));
         let channel = self.new_channel();
@@ -298,20 +322,21 @@ impl Client {
             stream_index: channel,
             requested_bytes: stream.begin(),
             buffer_attr: stream.attributes(),
-            sample_spec: stream.spec(),
-            channel_map: params.channel_map,
+            sample_spec: format.spec,
+            channel_map: format.map,
             stream_latency: LATENCY_MICROSECONDS,
             sink_index: 0,
             sink_name: Some(SINK.into()),
             suspended: false,
-            format: FormatInfo::new(FormatEncoding::Pcm),
+            format: format.info(),
         };
         self.streams.insert(channel, stream);
         self.reply(request, &reply)
     }
 
     fn create_recording(&mut self, request: u32, params: &RecordStreamParams) -> Result<(), ProtocolError> {
-        let recording = Recording::new(params.sample_spec, params.buffer_attr);
+        let format = StreamFormat::choose(params.sample_spec, params.channel_map, &params.formats);
+        let recording = format.and_then(|format| Recording::new(format, params.buffer_attr));
         let Some(mut recording) = recording.filter(|_| self.records && self.has_room()) else {
             return self.refuse(request, PulseError::NotSupported);
         };
@@ -321,14 +346,14 @@ impl Client {
             channel,
             stream_index: channel,
             buffer_attr: recording.attributes(),
-            sample_spec: recording.spec(),
-            channel_map: params.channel_map,
+            sample_spec: recording.format().spec,
+            channel_map: recording.format().map,
             stream_latency: LATENCY_MICROSECONDS,
             // In this reply, these fields describe the source.
             sink_index: 0,
             sink_name: Some(MICROPHONE.into()),
             suspended: false,
-            format: FormatInfo::new(FormatEncoding::Pcm),
+            format: recording.format().info(),
         };
         self.recordings.insert(channel, recording);
         self.reply(request, &reply)
@@ -372,51 +397,104 @@ impl Client {
     }
 }
 
-const fn spec() -> SampleSpec {
-    SampleSpec { format: SampleFormat::Float32Le, channels: 2, sample_rate: SOUND_RATE }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pulse::testing::DEFAULTS;
+    use nearlight_sound::BLOCK_FRAMES;
+    use pulseaudio::protocol::{
+        AuthParams, ChannelMap, ChannelVolume, FormatEncoding, FormatInfo, Prop, SampleFormat, SampleSpec,
+        SinkInputInfo, read_reply_message,
+    };
 
-fn server_info(records: bool) -> ServerInfo {
-    ServerInfo {
-        server_name: Some(c"nearlight".into()),
-        // Clients compare it with versions of PulseAudio.
-        server_version: Some(c"15.0.0".into()),
-        user_name: Some(c"program".into()),
-        host_name: Some(c"localhost".into()),
-        sample_spec: spec(),
-        cookie: 1,
-        default_sink_name: Some(SINK.into()),
-        // SDL fails if there is no default source.
-        default_source_name: Some(source_name(records)),
-        channel_map: ChannelMap::stereo(),
+    /// A client that speaks a version of the protocol, as its library sends commands and reads replies.
+    fn connected(version: u16) -> Client {
+        let mut client = Client::new(1, true);
+        let auth = AuthParams { version, supports_shm: false, supports_memfd: false, cookie: vec![0; 256] };
+        send(&mut client, &Command::Auth(auth));
+        let reply: AuthReply = reply(&mut client);
+        assert_eq!(reply.version, MAX_VERSION);
+        client
     }
-}
 
-fn sink() -> SinkInfo {
-    SinkInfo {
-        name: CString::from(SINK),
-        description: Some(c"Viewers".into()),
-        sample_spec: spec(),
-        channel_map: ChannelMap::stereo(),
-        cvolume: ChannelVolume::norm(2),
-        ..SinkInfo::new_dummy(0)
+    fn send(client: &mut Client, command: &Command) {
+        let mut bytes = Vec::new();
+        write_command_message(&mut bytes, 7, command, client.version).expect("written into memory");
+        client.on_bytes(&bytes).expect("a valid message");
     }
-}
 
-fn source_name(records: bool) -> CString {
-    if records { MICROPHONE.into() } else { MONITOR.into() }
-}
+    fn reply<R: CommandReply + pulseaudio::protocol::TagStructRead>(client: &mut Client) -> R {
+        let bytes = std::mem::take(client.replies());
+        read_reply_message(&mut Cursor::new(bytes), client.version).expect("a reply").1
+    }
 
-fn source(records: bool) -> SourceInfo {
-    let description = if records { c"The viewer's microphone" } else { c"What viewers hear" };
-    SourceInfo {
-        index: 0,
-        name: source_name(records),
-        description: Some(description.into()),
-        sample_spec: spec(),
-        channel_map: ChannelMap::stereo(),
-        cvolume: ChannelVolume::norm(2),
-        formats: vec![FormatInfo::new(FormatEncoding::Pcm)],
-        ..SourceInfo::default()
+    /// The request of a player that offers formats and leaves the older fields empty.
+    fn offering(formats: Vec<FormatInfo>) -> Command {
+        Command::CreatePlaybackStream(PlaybackStreamParams {
+            sample_spec: SampleSpec { format: SampleFormat::Invalid, channels: 0, sample_rate: 0 },
+            channel_map: ChannelMap::empty(),
+            buffer_attr: DEFAULTS,
+            cvolume: None,
+            formats,
+            ..PlaybackStreamParams::default()
+        })
+    }
+
+    #[test]
+    fn a_player_that_offers_formats_only_is_heard() {
+        let mut pcm = FormatInfo::new(FormatEncoding::Pcm);
+        for (property, value) in [
+            (Prop::FormatSampleFormat, c"\"s16be\""),
+            (Prop::FormatRate, c"48000"),
+            (Prop::FormatChannels, c"1"),
+            (Prop::FormatChannelMap, c"\"mono\""),
+        ] {
+            pcm.props.set(property, value);
+        }
+        let mut client = connected(MAX_VERSION);
+        send(&mut client, &offering(vec![FormatInfo::new(FormatEncoding::Ac3Iec61937), pcm.clone()]));
+        let created: CreatePlaybackStreamReply = reply(&mut client);
+        assert_eq!(created.sample_spec, SampleSpec { format: SampleFormat::S16Be, channels: 1, sample_rate: 48_000 });
+        assert_eq!((created.channel_map, created.format), (ChannelMap::mono(), pcm));
+        let samples = 16_384_i16.to_be_bytes().repeat(created.requested_bytes as usize / 2);
+        client.on_samples(created.channel, &samples).expect("samples");
+        let mut block = [0.0; BLOCK_FRAMES * 2];
+        client.mix(&mut block);
+        assert!(block.iter().all(|sample| (sample - 0.5).abs() < 0.01), "{}", block[0]);
+    }
+
+    #[test]
+    fn a_stream_begins_with_its_volume_and_its_client_can_ask_for_it() {
+        let mut client = connected(MAX_VERSION);
+        let spec = SampleSpec { format: SampleFormat::U8, channels: 1, sample_rate: 48_000 };
+        send(
+            &mut client,
+            &Command::CreatePlaybackStream(PlaybackStreamParams {
+                sample_spec: spec,
+                buffer_attr: DEFAULTS,
+                cvolume: Some(ChannelVolume::muted(1)),
+                ..PlaybackStreamParams::default()
+            }),
+        );
+        let created: CreatePlaybackStreamReply = reply(&mut client);
+        client.on_samples(created.channel, &[255; 4_800]).expect("samples");
+        client.replies().clear();
+        let mut block = [0.0; BLOCK_FRAMES * 2];
+        client.mix(&mut block);
+        assert!(block.iter().all(|sample| sample.abs() < 1e-6), "{}", block[0]);
+        client.replies().clear();
+        send(&mut client, &Command::GetSinkInputInfo(created.stream_index));
+        let info: SinkInputInfo = reply(&mut client);
+        assert_eq!((info.sample_spec, info.cvolume, info.has_volume), (spec, ChannelVolume::muted(1), true));
+    }
+
+    #[test]
+    fn a_player_without_a_supported_format_is_refused_and_stays_connected() {
+        let mut client = connected(MAX_VERSION);
+        send(&mut client, &offering(vec![FormatInfo::new(FormatEncoding::DtsIec61937)]));
+        let bytes = std::mem::take(client.replies());
+        let refusal = read_reply_message::<CreatePlaybackStreamReply>(&mut Cursor::new(bytes), client.version);
+        assert!(matches!(refusal, Err(ProtocolError::ServerError(PulseError::NotSupported))), "{refusal:?}");
+        assert_eq!(client.streams.len(), 0);
     }
 }

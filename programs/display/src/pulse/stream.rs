@@ -5,16 +5,20 @@ use std::collections::VecDeque;
 use nearlight_sound::{BLOCK_FRAMES, Converter, Portion, SAMPLE_RATES, Samples, SoundBlock};
 use nearlight_units::Span;
 use nearlight_wire::SOUND_RATE;
+use pulseaudio::protocol::ChannelVolume;
 use pulseaudio::protocol::stream::BufferAttr;
-use pulseaudio::protocol::{SampleFormat, SampleSpec};
 
-/// Maximum number of channels of a stream: 7.1 surround sound.
-pub(crate) const MAX_CHANNELS: u8 = 8;
+use crate::pulse::channels::gains;
+use crate::pulse::format::StreamFormat;
+use crate::pulse::samples::decode;
+
 /// Chunks of conversion per second: 5 ms each.
 const CHUNKS_PER_SECOND: u32 = 200;
 /// Maximum number of bytes in a stream's buffer: more than 2 s of stereo floats at 48 kHz, the longest buffer that players are known to
-/// request.
+/// request, and 40 ms of 32 channels at 192 kHz.
 pub(crate) const MAX_BUFFERED_BYTES: usize = 1 << 20;
+/// Largest gain of a channel. Guess: players amplify up to 150 %, which the protocol's cubic scale makes 3.4.
+const MAX_GAIN: f32 = 4.0;
 /// Fewest blocks of 10 ms in a buffer: one is played while the next one is on its way.
 const MIN_BLOCKS: u32 = 2;
 /// Blocks of 10 ms in a buffer if the client leaves its length to the server. Guess: a short delay that survives a late wake-up of the
@@ -45,12 +49,14 @@ pub(crate) struct MixReport {
 }
 
 pub(crate) struct Stream {
-    spec: SampleSpec,
+    format: StreamFormat,
     attributes: BufferAttr,
     state: State,
     corked: bool,
-    /// Factors for left and right.
-    volume: [f32; 2],
+    /// The volume that the client has set.
+    volume: ChannelVolume,
+    /// For each channel, its gains left and right: those of its position, by its volume.
+    gains: Vec<[f32; 2]>,
     muted: bool,
     buffer: VecDeque<u8>,
     /// Number of bytes that were requested and have not arrived.
@@ -64,19 +70,14 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Creates a stream; `None` for an unsupported format.
-    pub(crate) fn new(spec: SampleSpec, attributes: BufferAttr) -> Option<Self> {
-        let SampleSpec { format, channels, sample_rate } = spec;
-        let known = !matches!(format, SampleFormat::Invalid | SampleFormat::Alaw | SampleFormat::Ulaw);
-        if !known || channels == 0 || channels > MAX_CHANNELS || !SAMPLE_RATES.contains(&sample_rate) {
-            return None;
-        }
+    pub(crate) fn new(format: StreamFormat, attributes: BufferAttr) -> Self {
         let mut stream = Self {
-            spec,
+            format,
             attributes,
             state: State::Filling,
             corked: false,
-            volume: [1.0; 2],
+            volume: ChannelVolume::empty(),
+            gains: Vec::new(),
             muted: false,
             buffer: VecDeque::new(),
             requested: 0,
@@ -87,13 +88,14 @@ impl Stream {
             starved: false,
         };
         stream.set_attributes(attributes);
-        Some(stream)
+        stream.set_volume(ChannelVolume::norm(format.spec.channels));
+        stream
     }
 
     /// Sets the buffer attributes, with defaults for those that the client leaves to the server, and within the server's limits.
     pub(crate) fn set_attributes(&mut self, mut requested: BufferAttr) {
         let frame = self.frame_bytes() as u32;
-        let blocks = |count: u32| self.spec.sample_rate * count / BLOCKS_PER_SECOND * frame;
+        let blocks = |count: u32| self.format.spec.sample_rate * count / BLOCKS_PER_SECOND * frame;
         let or_default = |value: u32, default: u32| if value == u32::MAX { default } else { value };
         let limit = MAX_BUFFERED_BYTES as u32;
         requested.max_length = or_default(requested.max_length, limit).clamp(blocks(MIN_BLOCKS), limit);
@@ -101,8 +103,10 @@ impl Stream {
             or_default(requested.target_length, blocks(DEFAULT_BLOCKS)).clamp(blocks(MIN_BLOCKS), requested.max_length);
         requested.minimum_request_length =
             or_default(requested.minimum_request_length, blocks(1)).clamp(frame, requested.target_length);
-        requested.pre_buffering =
-            or_default(requested.pre_buffering, requested.target_length).min(requested.target_length);
+        // Playback begins while the last request is unanswered: clients that write fixed portions, such as ffmpeg, cannot fill the buffer to
+        // its end, and would wait for ever. PulseAudio has the same limit.
+        let pre_buffering = requested.target_length - requested.minimum_request_length + frame;
+        requested.pre_buffering = or_default(requested.pre_buffering, pre_buffering).min(pre_buffering);
         self.attributes = requested;
     }
 
@@ -110,8 +114,17 @@ impl Stream {
         self.attributes
     }
 
-    pub(crate) const fn spec(&self) -> SampleSpec {
-        self.spec
+    pub(crate) const fn format(&self) -> &StreamFormat {
+        &self.format
+    }
+
+    /// Changes the rate at which the buffered and all further samples are played. Returns whether the rate is supported.
+    pub(crate) fn set_rate(&mut self, rate: u32) -> bool {
+        let supported = SAMPLE_RATES.contains(&rate);
+        if supported {
+            self.format.spec.sample_rate = rate;
+        }
+        supported
     }
 
     /// Returns the number of bytes that the client has written, and of those that were played.
@@ -133,12 +146,32 @@ impl Stream {
         self.corked = corked;
     }
 
-    pub(crate) fn set_volume(&mut self, volume: [f32; 2]) {
-        self.volume = volume.map(|factor| factor.clamp(0.0, 4.0));
+    /// Sets the channels' volumes. The last one also applies to channels without one.
+    pub(crate) fn set_volume(&mut self, volume: ChannelVolume) {
+        self.volume = volume;
+        let volumes = volume.channels();
+        let alone = self.format.spec.channels == 1;
+        let gains = self.format.positions().enumerate().map(|(channel, position)| {
+            let volume = volumes.get(channel).or(volumes.last()).map_or(1.0, |volume| volume.to_linear());
+            gains(position, alone).map(|gain| gain * volume.clamp(0.0, MAX_GAIN))
+        });
+        self.gains = gains.collect();
+    }
+
+    pub(crate) const fn volume(&self) -> ChannelVolume {
+        self.volume
     }
 
     pub(crate) fn set_muted(&mut self, muted: bool) {
         self.muted = muted;
+    }
+
+    pub(crate) const fn is_muted(&self) -> bool {
+        self.muted
+    }
+
+    pub(crate) const fn is_corked(&self) -> bool {
+        self.corked
     }
 
     /// Starts playback without waiting for more data.
@@ -181,10 +214,10 @@ impl Stream {
             let was_starved = self.starved;
             self.starved = self.ready.len() < block.len();
             played.starved = self.starved && !was_starved && self.draining.is_none();
-            let volume = if self.muted { [0.0; 2] } else { self.volume };
+            let gain = if self.muted { 0.0 } else { 1.0 };
             let due = self.ready.len().min(block.len());
-            for (index, (to, from)) in block.iter_mut().zip(self.ready.drain(..due)).enumerate() {
-                *to += from * volume[index % 2];
+            for (to, from) in block.iter_mut().zip(self.ready.drain(..due)) {
+                *to += from * gain;
             }
             if due > 0 {
                 played.waited = self.buffered_time();
@@ -203,95 +236,59 @@ impl Stream {
     }
 
     /// Returns the duration of the buffered sound.
-    fn buffered_time(&self) -> Span {
+    pub(crate) fn buffered_time(&self) -> Span {
         let frames = (self.buffer.len() / self.frame_bytes()) as i64;
         let converted = (self.ready.len() / 2) as i64;
-        Span::from_secs(1) * frames / i64::from(self.spec.sample_rate)
+        Span::from_secs(1) * frames / i64::from(self.format.spec.sample_rate)
             + Span::from_secs(1) * converted / i64::from(SOUND_RATE)
     }
 
     fn frame_bytes(&self) -> usize {
-        self.spec.format.bytes_per_sample() * usize::from(self.spec.channels)
+        self.format.frame_bytes()
     }
 
     /// Converts the next chunk. Returns false if there is none. At another rate than the server's, the resampler holds back up to 3 ms,
     /// which are played with the following chunk.
     fn convert(&mut self) -> bool {
         let frame = self.frame_bytes();
-        let chunk = (self.spec.sample_rate / CHUNKS_PER_SECOND) as usize;
+        let chunk = (self.format.spec.sample_rate / CHUNKS_PER_SECOND) as usize;
         let there = (self.buffer.len() / frame).min(chunk);
         if there == 0 {
             return false;
         }
-        let (format, channels) = (self.spec.format, usize::from(self.spec.channels));
+        let format = self.format.spec.format;
         let bytes: Vec<u8> = self.buffer.drain(..there * frame).collect();
-        let samples: Vec<f32> =
-            bytes.chunks_exact(format.bytes_per_sample()).map(|bytes| sample(format, bytes)).collect();
-        let frames: Vec<f32> = samples.chunks_exact(channels).flat_map(stereo).collect();
-        let portion = Portion { samples: Samples::Float(&frames), channels: 2, rate: self.spec.sample_rate };
+        let mix_down = |bytes: &[u8]| {
+            let mut stereo = [0.0; 2];
+            for (bytes, [left, right]) in bytes.chunks_exact(format.bytes_per_sample()).zip(&self.gains) {
+                let sample = decode(format, bytes);
+                stereo = [stereo[0] + sample * left, stereo[1] + sample * right];
+            }
+            stereo
+        };
+        let frames: Vec<f32> = bytes.chunks_exact(frame).flat_map(mix_down).collect();
+        let portion = Portion { samples: Samples::Float(&frames), channels: 2, rate: self.format.spec.sample_rate };
         let Ok(converted) = self.converter.convert(&portion) else { return false };
         self.ready.extend(converted);
         true
     }
 }
 
-/// Mixes down to stereo: the front pair, and half of each further channel.
-fn stereo(channels: &[f32]) -> [f32; 2] {
-    match channels {
-        [one] => [*one; 2],
-        [left, right, others @ ..] => {
-            let more = others.iter().sum::<f32>() * 0.5;
-            [left + more, right + more]
-        }
-        [] => [0.0; 2],
-    }
-}
-
-/// Converts a sample to a fraction of full scale.
-fn sample(format: SampleFormat, bytes: &[u8]) -> f32 {
-    let word = |bytes: &[u8]| bytes.try_into().unwrap_or([0; 4]);
-    // 24-bit samples are placed in the upper three bytes of a word.
-    let low = |bytes: &[u8]| i32::from_le_bytes([0, bytes[0], bytes[1], bytes[2]]);
-    let high = |bytes: &[u8]| i32::from_be_bytes([bytes[0], bytes[1], bytes[2], 0]);
-    let long = |value: i32| value as f32 / 2_147_483_648.0;
-    let short = |value: i16| f32::from(value) / 32_768.0;
-    let float = |value: f32| if value.is_finite() { value.clamp(-4.0, 4.0) } else { 0.0 };
-    match format {
-        SampleFormat::U8 => (f32::from(bytes[0]) - 128.0) / 128.0,
-        SampleFormat::S16Le => short(i16::from_le_bytes([bytes[0], bytes[1]])),
-        SampleFormat::S16Be => short(i16::from_be_bytes([bytes[0], bytes[1]])),
-        SampleFormat::Float32Le => float(f32::from_le_bytes(word(bytes))),
-        SampleFormat::Float32Be => float(f32::from_be_bytes(word(bytes))),
-        SampleFormat::S32Le => long(i32::from_le_bytes(word(bytes))),
-        SampleFormat::S32Be => long(i32::from_be_bytes(word(bytes))),
-        SampleFormat::S24Le | SampleFormat::S24In32Le => long(low(bytes)),
-        SampleFormat::S24Be => long(high(bytes)),
-        SampleFormat::S24In32Be => long(high(&bytes[1..])),
-        SampleFormat::Invalid | SampleFormat::Alaw | SampleFormat::Ulaw => 0.0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pulse::testing::{DEFAULTS, spec};
+    use crate::pulse::samples::encode;
+    use crate::pulse::testing::{DEFAULTS, format};
+    use pulseaudio::protocol::{ChannelMap, ChannelPosition, SampleFormat, SampleSpec, Volume};
 
     /// Plays a tone of 1 kHz for half a second, as requests come, and returns its frequency by zero crossings and its peak.
-    fn heard(format: SampleFormat, channels: u8, rate: u32) -> (f32, f32) {
-        let mut stream = Stream::new(spec(format, channels, rate), DEFAULTS).expect("a format");
+    fn heard(samples: SampleFormat, channels: u8, rate: u32) -> (f32, f32) {
+        let mut stream = Stream::new(format(samples, channels, rate), DEFAULTS);
         let tone = |frame: u32| (frame as f32 * 1_000.0 * std::f32::consts::TAU / rate as f32).sin() * 0.5;
         let mut bytes = Vec::new();
         for frame in 0..rate / 2 {
             for _ in 0..channels {
-                match format {
-                    SampleFormat::U8 => bytes.push((tone(frame) * 127.0 + 128.0) as u8),
-                    SampleFormat::S16Le => bytes.extend(((tone(frame) * 32_767.0) as i16).to_le_bytes()),
-                    SampleFormat::Float32Be => bytes.extend(tone(frame).to_be_bytes()),
-                    SampleFormat::S24Le => {
-                        bytes.extend_from_slice(&((tone(frame) * 2_147_483_000.0) as i32).to_le_bytes()[1..]);
-                    }
-                    _ => unreachable!("not in the table"),
-                }
+                encode(samples, tone(frame), &mut bytes);
             }
         }
         let mut rest = bytes.as_slice();
@@ -318,6 +315,9 @@ mod tests {
             (SampleFormat::Float32Be, 1, 22_050),
             (SampleFormat::U8, 1, 8_000),
             (SampleFormat::S24Le, 2, 96_000),
+            (SampleFormat::Ulaw, 1, 8_000),
+            (SampleFormat::Alaw, 2, 16_000),
+            (SampleFormat::S24In32Be, 2, 44_100),
         ] {
             let (hertz, peak) = heard(format, channels, rate);
             assert!((hertz - 1_000.0).abs() < 10.0, "{format:?} at {rate}: {hertz} Hz");
@@ -327,13 +327,13 @@ mod tests {
 
     #[test]
     fn buffers_are_bounded_and_what_is_wanted_is_asked_for_once() {
-        let mut stream = Stream::new(spec(SampleFormat::S16Le, 2, 48_000), DEFAULTS).expect("a format");
+        let mut stream = Stream::new(format(SampleFormat::S16Le, 2, 48_000), DEFAULTS);
         assert_eq!(stream.attributes().target_length, 1_920 * DEFAULT_BLOCKS);
         assert_eq!(stream.begin(), 5_760);
         let mut block = [0.0; BLOCK_FRAMES * 2];
         assert_eq!(stream.mix(&mut block), MixReport::default(), "everything is on its way");
-        assert_eq!(stream.on_bytes(&[0; 4_000]), (0, false));
-        assert_eq!(stream.on_bytes(&[0; 1_760]), (0, true));
+        assert_eq!(stream.on_bytes(&[0; 3_840]), (0, false));
+        assert_eq!(stream.on_bytes(&[0; 1_920]), (0, true), "a minimum request is missing at most");
         assert_eq!(stream.mix(&mut block).requested, 1_920);
         assert_eq!(stream.mix(&mut block).requested, 1_920);
         let huge = vec![0; MAX_BUFFERED_BYTES + 9];
@@ -343,21 +343,13 @@ mod tests {
             BufferAttr { target_length: 1, max_length: 1, pre_buffering: 1, minimum_request_length: 0, ..DEFAULTS };
         stream.set_attributes(tiny);
         assert_eq!(stream.attributes().target_length, 1_920 * MIN_BLOCKS);
-        for wrong in [
-            spec(SampleFormat::Invalid, 2, 48_000),
-            spec(SampleFormat::U8, 0, 48_000),
-            spec(SampleFormat::U8, 9, 48_000),
-            spec(SampleFormat::U8, 1, 1),
-        ] {
-            assert!(Stream::new(wrong, DEFAULTS).is_none(), "{wrong:?}");
-        }
     }
 
     #[test]
     fn what_a_client_writes_when_it_is_asked_waits_for_one_buffer() {
         for (target_length, blocks) in [(!0, DEFAULT_BLOCKS), (960, MIN_BLOCKS), (1_920 * 5, 5)] {
-            let format = spec(SampleFormat::S16Le, 2, 48_000);
-            let mut stream = Stream::new(format, BufferAttr { target_length, ..DEFAULTS }).expect("a format");
+            let attributes = BufferAttr { target_length, ..DEFAULTS };
+            let mut stream = Stream::new(format(SampleFormat::S16Le, 2, 48_000), attributes);
             let mut wanted = stream.begin();
             let longest = (0..200).map(|_| {
                 stream.on_bytes(&vec![0; wanted as usize]);
@@ -373,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_drained_says_when_all_was_played() {
-        let mut stream = Stream::new(spec(SampleFormat::S16Le, 2, 48_000), DEFAULTS).expect("a format");
+        let mut stream = Stream::new(format(SampleFormat::S16Le, 2, 48_000), DEFAULTS);
         stream.on_bytes(&[1; 3_000]);
         stream.drain(7);
         let mut block = [0.0; BLOCK_FRAMES * 2];
@@ -383,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_muted_or_corked_stream_is_not_heard() {
-        let mut stream = Stream::new(spec(SampleFormat::U8, 1, 48_000), DEFAULTS).expect("a format");
+        let mut stream = Stream::new(format(SampleFormat::U8, 1, 48_000), DEFAULTS);
         stream.on_bytes(&[255; 4_800]);
         stream.trigger();
         let loud = |stream: &mut Stream| {
@@ -392,12 +384,63 @@ mod tests {
             block[100]
         };
         assert!(loud(&mut stream) > 0.9);
-        stream.set_volume([0.5; 2]);
+        stream.set_volume(volume(&[0.5]));
         assert!((0.4..0.6).contains(&loud(&mut stream)));
         stream.set_muted(true);
         assert!(loud(&mut stream).abs() < 1e-6);
         stream.set_muted(false);
         stream.set_corked(true);
         assert!(loud(&mut stream).abs() < 1e-6);
+    }
+
+    fn volume(linear: &[f32]) -> ChannelVolume {
+        let mut volume = ChannelVolume::empty();
+        linear.iter().for_each(|linear| volume.push(Volume::from_linear(*linear)));
+        volume
+    }
+
+    #[test]
+    fn each_channel_is_heard_where_its_map_places_it_and_as_loud_as_its_volume() {
+        use ChannelPosition::{FrontCenter, FrontLeft, FrontRight, SideRight};
+        let spec = SampleSpec { format: SampleFormat::Float32Le, channels: 4, sample_rate: 48_000 };
+        let map = ChannelMap::new([FrontRight, FrontCenter, SideRight, FrontLeft]);
+        for (channel, expected) in [[0.0, 1.0], [0.353_5, 0.353_5], [0.0, 0.707], [1.0, 0.0]].into_iter().enumerate() {
+            let mut stream = Stream::new(StreamFormat::new(spec, map).expect("a format"), DEFAULTS);
+            stream.set_volume(volume(&[1.0, 0.5, 1.0, 1.0]));
+            let frame = (0..4).flat_map(|index| (if index == channel { 1.0_f32 } else { 0.0 }).to_le_bytes());
+            let bytes: Vec<u8> = frame.collect::<Vec<_>>().repeat(960);
+            stream.on_bytes(&bytes);
+            stream.trigger();
+            let mut block = [0.0; BLOCK_FRAMES * 2];
+            stream.mix(&mut block);
+            for (heard, expected) in [block[100], block[101]].into_iter().zip(expected) {
+                assert!((heard - expected).abs() < 0.01, "channel {channel}: {heard} in place of {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_client_that_writes_portions_which_do_not_fill_the_buffer_is_heard() {
+        let mut stream = Stream::new(format(SampleFormat::S16Le, 2, 44_100), DEFAULTS);
+        let mut writable = stream.begin();
+        let mut heard = 0;
+        for _ in 0..100 {
+            while writable >= 4_096 {
+                stream.on_bytes(&[64; 4_096]);
+                writable -= 4_096;
+            }
+            let mut block = [0.0; BLOCK_FRAMES * 2];
+            writable += stream.mix(&mut block).requested;
+            heard += usize::from(block[100] > 0.1);
+        }
+        assert!(heard > 90, "{heard} of 100 blocks");
+    }
+
+    #[test]
+    fn a_stream_may_change_its_rate() {
+        let mut stream = Stream::new(format(SampleFormat::U8, 1, 48_000), DEFAULTS);
+        assert!(stream.set_rate(24_000) && !stream.set_rate(1) && !stream.set_rate(1_000_000));
+        stream.on_bytes(&[128; 2_400]);
+        assert_eq!(stream.buffered_time(), Span::from_millis(100));
     }
 }

@@ -3,6 +3,11 @@
 //! The library that parses messages allocates the stated length of a byte string before it notices that the message is shorter. Messages
 //! are self-describing, with a tag for each value, so the lengths are checked first.
 
+use pulseaudio::protocol::FormatEncoding;
+
+/// The last encoding that the parsing library knows; their numbers have no gaps.
+const LAST_KNOWN_ENCODING: u8 = FormatEncoding::Mpeg2Iec61937 as u8;
+
 /// Returns the number of bytes that follow a tag; `None` for an unknown tag.
 fn length(tag: u8, rest: &[u8]) -> Option<usize> {
     Some(match tag {
@@ -30,9 +35,36 @@ pub(crate) fn are_complete(mut message: &[u8]) -> bool {
     true
 }
 
+/// Replaces encodings of formats that the parsing library does not know by one that it knows and the server does not support either.
+/// Otherwise a single new encoding, which a player offers beside others, would make the whole message invalid.
+pub(crate) fn replace_unknown_encodings(message: &mut [u8]) {
+    let mut begin = 0;
+    while let Some((tag, rest)) = message.get(begin..).and_then(<[u8]>::split_first) {
+        let Some(end) = length(*tag, rest).map(|length| begin + 1 + length) else { return };
+        if *tag == b'f'
+            && let [b'B', encoding, ..] = &mut message[end..]
+            && *encoding > LAST_KNOWN_ENCODING
+        {
+            *encoding = FormatEncoding::DtsIec61937 as u8;
+        }
+        begin = end;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn encodings_of_newer_clients_are_made_known_ones() {
+        // Dolby TrueHD and DTS-HD, which came with PulseAudio 13, between PCM and a byte that is no encoding.
+        let mut message = *b"fB\x01PNfB\x07PNfB\x08PNB\x09";
+        replace_unknown_encodings(&mut message);
+        assert_eq!(&message, b"fB\x01PNfB\x05PNfB\x05PNB\x09");
+        for mut broken in [b"f".to_vec(), b"fB".to_vec(), b"ff".to_vec(), b"x\xff\xff\xff\xff".to_vec()] {
+            replace_unknown_encodings(&mut broken);
+        }
+    }
 
     #[test]
     fn values_that_are_cut_off_or_promise_more_than_there_is_are_refused() {

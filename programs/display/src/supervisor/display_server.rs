@@ -157,7 +157,7 @@ impl Supervisor {
         Ok(folder)
     }
 
-    fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+    pub(super) fn write_file(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(content)?;
         self.hand_over(path)
