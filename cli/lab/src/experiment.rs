@@ -46,5 +46,8 @@ pub(crate) fn of_viewer(arguments: &ViewArguments) -> anyhow::Result<Experiment>
 
 fn paths(path: &str, option: &str, seed: u64, end: PathEnd, clients: usize) -> anyhow::Result<Arc<dyn EmulatedPaths>> {
     let paths = SessionPaths::parse(path, seed, end, clients).map_err(|error| anyhow!("{option}: {error}"))?;
+    for trace in paths.describe_traces() {
+        eprintln!("nearlight: {trace}");
+    }
     Ok(Arc::new(paths))
 }

@@ -1,5 +1,6 @@
 //! `nearlight link`.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
@@ -109,7 +110,13 @@ const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 pub(crate) fn run(arguments: LinkArguments) -> anyhow::Result<ExitCode> {
-    let link = Link::open(&arguments.options()?)?;
+    let options = arguments.options()?;
+    // Both directions may have the same trace.
+    let traces: BTreeSet<String> = options.up.describe_traces().chain(options.down.describe_traces()).collect();
+    for trace in traces {
+        eprintln!("nearlight: {trace}");
+    }
+    let link = Link::open(&options)?;
     announce(&link);
     let mut words = arguments.command.into_iter();
     let program = words.next().or_else(|| std::env::var_os("SHELL")).unwrap_or_else(|| "/bin/sh".into());

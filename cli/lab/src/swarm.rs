@@ -160,6 +160,9 @@ fn simulate(arguments: &SwarmArguments, profile: Arc<Profile>, rooms: usize) -> 
         profile.video_share
     );
     let path: LoadedPath = arguments.path.load().context("--path")?;
+    for trace in path.describe_traces() {
+        eprintln!("nearlight: {trace}");
+    }
     let fact = path.spec().to_string();
     let options = virtual_time::Options {
         profile,

@@ -62,6 +62,11 @@ impl SessionPaths {
         Self::new(path, seed, end, clients).map_err(|error| error.to_string())
     }
 
+    /// What the path's trace files were taken for, one sentence for each file.
+    pub fn describe_traces(&self) -> impl Iterator<Item = String> {
+        self.path.describe_traces()
+    }
+
     /// The downlink and the uplink of a session's path; their time begins at `now`.
     fn downlink_and_uplink(&self, session: u32, now: Time) -> Result<[Path; 2], ConfigError> {
         let seed = self.seed.wrapping_add(u64::from(session));

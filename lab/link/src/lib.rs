@@ -50,4 +50,4 @@ pub use queue::{CoDel, Limit, Pie, Policy, QueueConfig, Ramp, Step};
 pub use random::{Probability, ProbabilityError, Random};
 pub use scenes::Scene;
 pub use spec::{BottleneckSpec, HopSpec, LoadError, LoadedPath, LossSpec, Model, PathSpec, Source, SpecError};
-pub use trace_file::{TraceError, TraceFile, parse_trace, read_trace};
+pub use trace_file::{RecordedTrace, TraceError, TraceFile, parse_trace, read_trace};

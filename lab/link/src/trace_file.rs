@@ -1,30 +1,33 @@
-//! Trace files: Mahimahi's, and series of rates as CSV.
+//! Trace files in the formats that are in use, recognised by their content.
 //!
 //! - Mahimahi: one whole number a line, the millisecond at which 1,500 bytes may leave, never descending. The same number again
 //!   means several packets in that millisecond.
-//! - CSV: the header `t_s,mbps`, then a line for each step: when it begins in seconds and its rate in Mb/s. The last step is as
-//!   long as the one before it, and then everything repeats.
+//! - Pensieve: two numbers a line, when a rate begins in seconds and the rate in Mb/s.
+//! - Logs of downloads, Norway's (HSDPA) and Belgium's (4G): six numbers a line.
+//! - CSV with a header: `t_s,mbps`, and the published sets that `columns` lists.
+//!
+//! A rate holds until the next one begins. The last one is as long as the one before it, and then everything repeats. A byte order
+//! mark, CR LF and empty lines at the end are permitted.
+
+mod columns;
+mod numbers;
+mod series;
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use nearlight_units::{Bitrate, Span};
+use nearlight_units::Span;
 use thiserror::Error;
 
-use crate::capacity::{Rates, StepsError, Trace};
+use crate::capacity::{Rates, Trace};
+use series::Series;
 
 /// The longest file that is read: 64 MiB are two hours of 100 Mb/s in Mahimahi's format.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// The highest rate in a series, in Mb/s: a slip in the unit more likely than a link.
-const MAX_RATE_MBPS: f64 = 1e6;
-
-/// The latest start of a step in seconds: over a year.
-const MAX_START_SECONDS: f64 = 4e7;
-
-/// The first line of a series.
-const HEADER: &str = "t_s,mbps";
+/// The number of a line, and what is wrong with it.
+type LineError = (usize, String);
 
 /// The parsed content of a trace file.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,8 +70,16 @@ pub enum TraceError {
     Line { file: PathBuf, line: usize, reason: String },
 }
 
-/// Reads a trace of either format; a first line with a comma is the header of a series.
-pub fn read_trace(file: &Path) -> Result<TraceFile, TraceError> {
+/// A trace file that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedTrace {
+    pub trace: TraceFile,
+    /// What the file was taken for, for people.
+    pub description: String,
+}
+
+/// Reads a trace of any format.
+pub fn read_trace(file: &Path) -> Result<RecordedTrace, TraceError> {
     let unreadable = |source| TraceError::Read { file: file.to_owned(), source };
     let mut bytes = Vec::new();
     let opened = File::open(file).map_err(unreadable)?;
@@ -80,13 +91,37 @@ pub fn read_trace(file: &Path) -> Result<TraceFile, TraceError> {
 }
 
 /// Reads a trace's bytes; an error is the number of the line and what is wrong with it.
-pub fn parse_trace(bytes: &[u8]) -> Result<TraceFile, (usize, String)> {
+pub fn parse_trace(bytes: &[u8]) -> Result<RecordedTrace, LineError> {
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = bytes[..error.valid_up_to()].split(|&byte| byte == b'\n').count();
-        (line, "is not text; a trace holds numbers, one line each".to_owned())
+        (line, "is not text in UTF-8; a trace holds numbers, one line each".to_owned())
     })?;
+    let text = text.trim_end();
     let first = text.lines().next().unwrap_or_default();
-    if first.contains(',') { series(text).map(TraceFile::Series) } else { packets(text).map(TraceFile::Packets) }
+    if columns::is_header(first) && first.contains([',', ';', '\t']) {
+        return columns::read(text).map(|(series, name)| describe(series, name));
+    }
+    match numbers::numbers(first).unwrap_or_default().len() {
+        2 => numbers::pairs(text).map(|series| describe(series, "rates over time (seconds, Mb/s)")),
+        6 => numbers::downloads(text).map(|series| describe(series, "a log of downloads (Norway's 3G, Belgium's 4G)")),
+        _ => numbers::packets(text).map(|trace| {
+            let description = format!("Mahimahi's format, {}, mean {}", trace.length(), trace.mean());
+            RecordedTrace { trace: TraceFile::Packets(trace), description }
+        }),
+    }
+}
+
+fn describe(series: Series, name: &str) -> RecordedTrace {
+    let Series { rates, rows, gaps, longest_gap } = series;
+    let length = rates.period().unwrap_or(Span::ZERO);
+    let gaps = match gaps {
+        0 => String::new(),
+        1 => format!("; in a gap of {longest_gap:.1} s the rate before it goes on"),
+        _ => format!("; in {gaps} gaps, the longest of {longest_gap:.1} s, the rate before each goes on"),
+    };
+    let description = format!("{name}, {rows} rows, {length}, mean {}{gaps}", rates.mean());
+    RecordedTrace { trace: TraceFile::Series(rates), description }
 }
 
 /// The beginning of a line, to keep error messages short.
@@ -96,92 +131,29 @@ fn shown(line: &str) -> String {
     if start.len() < line.len() { format!("{start}…") } else { start }
 }
 
-fn packets(text: &str) -> Result<Trace, (usize, String)> {
-    let mut opportunities: Vec<u32> = Vec::new();
-    for (line, number) in text.lines().zip(1..) {
-        let at = line.trim_end().parse::<u32>().map_err(|_| {
-            let reason = "is not an integer number of milliseconds; a packet trace has one per line, and a rate series begins \
-                          with the line";
-            (number, format!("`{}` {reason} `{HEADER}`", shown(line)))
-        })?;
-        if let Some(&before) = opportunities.last()
-            && at < before
-        {
-            return Err((number, format!("{at} comes after {before}, but times never go back")));
-        }
-        opportunities.push(at);
-    }
-    let lines = opportunities.len().max(1);
-    let empty = opportunities.is_empty();
-    Trace::new(opportunities).ok_or_else(|| {
-        let reason =
-            if empty { "the file is empty" } else { "the trace ends in millisecond 0, so that it lasts no time" };
-        (lines, reason.to_owned())
-    })
-}
-
-fn series(text: &str) -> Result<Rates, (usize, String)> {
-    let mut lines = text.lines().zip(1..);
-    let header = lines.next().map_or("", |(line, _)| line.trim_end());
-    if header != HEADER {
-        return Err((1, format!("`{}` is not the header of a series of rates, `{HEADER}`", shown(header))));
-    }
-    let mut steps: Vec<(Span, Bitrate)> = Vec::new();
-    let mut first_start = Span::ZERO;
-    let mut last_line = 1;
-    for (line, number) in lines {
-        let (start, rate) = step(line).map_err(|reason| (number, reason))?;
-        if steps.is_empty() {
-            first_start = start;
-        }
-        let start = start - first_start;
-        if steps.last().is_some_and(|before| before.0 >= start) {
-            return Err((number, format!("`{}` does not begin after the line before it", shown(line))));
-        }
-        steps.push((start, rate));
-        last_line = number;
-    }
-    let last = steps.last().ok_or((last_line, "the series has no lines after its header".to_owned()))?.0;
-    // A single line does not define its length, and does not have to.
-    let length = steps.len().checked_sub(2).map_or(Span::from_secs(1), |before| last - steps[before].0);
-    Rates::steps(&steps, Some(last + length)).map_err(|error| {
-        let reason = match error {
-            StepsError::Zero => "every rate of the series is 0, so nothing would ever get through".to_owned(),
-            other => other.to_string(),
-        };
-        (last_line, reason)
-    })
-}
-
-fn step(line: &str) -> Result<(Span, Bitrate), String> {
-    let number = |text: Option<&str>| text.and_then(|text| text.trim().parse::<f64>().ok());
-    let mut fields = line.split(',');
-    let (start, rate) = (number(fields.next()), number(fields.next()));
-    let (Some(start), Some(rate), None) = (start, rate, fields.next()) else {
-        return Err(format!("`{}` is not two numbers with a comma between them", shown(line)));
-    };
-    if !(0.0..=MAX_START_SECONDS).contains(&start) {
-        return Err(format!("begins at {start} s; allowed is 0 to {MAX_START_SECONDS} s"));
-    }
-    if !(0.0..=MAX_RATE_MBPS).contains(&rate) {
-        return Err(format!("a rate of {rate} Mb/s; allowed is 0 to {MAX_RATE_MBPS} Mb/s"));
-    }
-    Ok((Span::from_secs_f64(start), Bitrate::from_bps((rate * 1e6).round() as u64)))
-}
-
 #[cfg(test)]
 mod tests {
-    use nearlight_units::Time;
+    use nearlight_units::{Bitrate, Time};
 
     use super::*;
 
+    fn series(bytes: &[u8]) -> (Rates, String) {
+        match parse_trace(bytes) {
+            Ok(RecordedTrace { trace: TraceFile::Series(rates), description }) => (rates, description),
+            other => panic!("a series: {other:?}"),
+        }
+    }
+
+    /// Returns the rates in kb/s at these milliseconds.
+    fn kbps<const N: usize>(rates: &Rates, at: [u64; N]) -> [u64; N] {
+        at.map(|at| rates.at(Time::from_millis(at)).as_bps() / 1_000)
+    }
+
     #[test]
     fn both_formats_are_recognised() {
-        let TraceFile::Packets(trace) = parse_trace(b"0\n5\n5\n10\n").unwrap() else { panic!("packets") };
+        let TraceFile::Packets(trace) = parse_trace(b"0\n5\n5\n10\n").unwrap().trace else { panic!("packets") };
         assert_eq!((trace.length(), trace.mean()), (Span::from_millis(10), Bitrate::from_kbps(4_800)));
-        let TraceFile::Series(rates) = parse_trace(b"t_s,mbps\r\n10.0,2.5\r\n10.2,0\r\n10.4,7\r\n").unwrap() else {
-            panic!("series")
-        };
+        let (rates, _) = series(b"t_s,mbps\r\n10.0,2.5\r\n10.2,0\r\n10.4,7\r\n");
         assert_eq!(rates.period(), Some(Span::from_millis(600)));
         for (at, rate) in [(0, 2_500), (199, 2_500), (200, 0), (599, 7_000), (600, 2_500)] {
             assert_eq!(rates.at(Time::from_millis(at)), Bitrate::from_kbps(rate), "at {at} ms");
@@ -198,12 +170,12 @@ mod tests {
             (b"1\n2.5\n", 2, "not an integer number"),
             (b"1\n99999999999\n", 2, "not an integer number"),
             (b"1\n\xff\xfe\n", 2, "not text"),
-            (b"time,rate\n0,1\n", 1, "t_s,mbps"),
+            (b"time,rate\n0,1\n", 1, "t_s and mbps"),
             (b"t_s,mbps\n", 1, "no lines after its header"),
             (b"t_s,mbps\n0,1\n0,2\n", 3, "does not begin after"),
             (b"t_s,mbps\n0,1\n1,-2\n", 3, "allowed is 0"),
             (b"t_s,mbps\n0,1\n1,NaN\n", 3, "allowed is 0"),
-            (b"t_s,mbps\n0,1\n1,2,3\n", 3, "not two numbers"),
+            (b"t_s,mbps\n0,1\n1,2,3\n", 3, "3 columns where"),
             (b"t_s,mbps\n0,0\n1,0\n", 3, "every rate"),
         ];
         for (bytes, line, reason) in cases {
@@ -219,5 +191,57 @@ mod tests {
     fn a_file_that_is_missing_is_named() {
         let error = read_trace(Path::new("no/such.mahi")).expect_err("missing").to_string();
         assert!(error.contains("no/such.mahi") && error.contains("existing file"), "{error}");
+    }
+
+    #[test]
+    fn published_formats_are_recognised_by_their_content() {
+        let (rates, described) = series(b"\xEF\xBB\xBF0.000\t1.5\r\n0.500\t2.0\r\n1.000\t3.25\r\n\r\n");
+        assert_eq!(rates.period(), Some(Span::from_millis(1_500)));
+        assert_eq!(kbps(&rates, [0, 499, 500, 1_499]), [1_500, 1_500, 2_000, 3_250]);
+        assert!(described.contains("seconds, Mb/s") && described.contains("3 rows"), "{described}");
+
+        // 50,000 bytes in a second, 100,000 in the next, and after a gap of three seconds 25,000 in half a second.
+        let norway = "1289406399 549267 59.85 10.78 50000 1000\n1289406400 550270 59.85 10.78 100000 1003\n\
+                      1289406404 553770 59.85 10.78 25000 500\n";
+        let (rates, described) = series(norway.as_bytes());
+        assert_eq!(rates.period(), Some(Span::from_millis(5_503)));
+        assert_eq!(kbps(&rates, [0, 1_100, 4_900, 5_100]), [400, 797, 797, 400]);
+        assert!(described.contains("Norway") && described.contains("a gap of 3.0 s"), "{described}");
+
+        let cork = "Timestamp,Longitude,Operatorname,DL_bitrate,UL_bitrate,State\r\n\
+                    2019.11.30_23.59.59,-8.4,B,40000,100,D\r\n2019.11.30_23.59.59,-8.4,B,20000,100,D\r\n\
+                    2019.12.01_00.00.00,-8.4,\"B\",10000,100,D\r\n2019.12.01_00.00.01,-8.4,B,-,-,D\r\n\
+                    2019.12.01_00.00.02,-8.4,B,0,100,I\r\n";
+        let (rates, described) = series(cork.as_bytes());
+        assert_eq!(kbps(&rates, [0, 1_000, 2_999, 3_000]), [30_000, 10_000, 10_000, 0]);
+        assert!(described.contains("Cork") && described.contains("4 rows"), "{described}");
+
+        let (rates, described) =
+            series(b"run_num;seq_num;nrStatus;Throughput\n7;1;CONNECTED;800.5\n7;2;CONNECTED;12\n7;3;LTE;1\n");
+        assert_eq!(kbps(&rates, [0, 1_000, 2_000]), [800_500, 12_000, 1_000]);
+        assert!(described.contains("Lumos5G"), "{described}");
+
+        let (rates, described) =
+            series(b"unit_id,dtime,fetch_time,bytes_sec\n5,2016-01-01,5000000,125000\n5,2016-01-02,2500000,250000\n");
+        assert_eq!((rates.period(), kbps(&rates, [0, 5_000])), (Some(Span::from_millis(7_500)), [1_000, 2_000]));
+        assert!(described.contains("FCC"), "{described}");
+    }
+
+    #[test]
+    fn errors_in_published_formats_name_the_line() {
+        let cases: [(&[u8], usize, &str); 8] = [
+            (b"0 1\n1 2 3\n", 2, "two numbers"),
+            (b"1 2 3\n4 5 6\n", 1, "not an integer number"),
+            (b"1 1000 0 0 5 1000\n1 1000 0 0 5 1000\n", 2, "not after the row before"),
+            (b"1 1000 0 0 5 0\n", 1, "must be above 0"),
+            (b"Timestamp,DL_bitrate\n2019.13.01_00.00.00,5\n", 2, "no time"),
+            (b"Timestamp,DL_bitrate\n2019.12.01_00.00.00,fast\n", 2, "no rate"),
+            (b"run_num,seq_num,Throughput\n1,1,5\n2,1,5\n", 3, "another recording begins (run_num 2 after 1)"),
+            (b"seconds,speed\n0,1\n", 1, "Timestamp and DL_bitrate"),
+        ];
+        for (bytes, line, reason) in cases {
+            let (found, why) = parse_trace(bytes).expect_err(reason);
+            assert!(found == line && why.contains(reason), "line {found}: {why}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::outage::Outage;
 use crate::path::{Path, Stage};
 use crate::policer::Policer;
 use crate::random::Random;
-use crate::trace_file::{TraceError, TraceFile, read_trace};
+use crate::trace_file::{RecordedTrace, TraceError, TraceFile, read_trace};
 
 /// The length of a generated trace, after which it repeats.
 const MODEL_LENGTH: Span = Span::from_secs(600);
@@ -44,7 +44,7 @@ pub enum LoadError {
 pub struct LoadedPath {
     spec: PathSpec,
     /// One for each hop that has a trace file.
-    traces: Vec<Option<TraceFile>>,
+    traces: Vec<Option<RecordedTrace>>,
     /// Start of traces without an explicit offset, as a fraction of their length.
     start: f64,
 }
@@ -84,10 +84,10 @@ impl PathSpec {
 }
 
 impl BottleneckSpec {
-    fn load(&self) -> Result<Option<TraceFile>, LoadError> {
+    fn load(&self) -> Result<Option<RecordedTrace>, LoadError> {
         let Source::File(file) = &self.source else { return Ok(None) };
-        let trace = read_trace(file)?;
-        if matches!(trace, TraceFile::Packets(_)) {
+        let recorded = read_trace(file)?;
+        if matches!(recorded.trace, TraceFile::Packets(_)) {
             if self.fine != Fine::Smooth {
                 return Err(LoadError::FineOfPackets(file.display().to_string()));
             }
@@ -95,7 +95,7 @@ impl BottleneckSpec {
                 return Err(LoadError::BurstOfPackets(file.display().to_string()));
             }
         }
-        Ok(Some(trace))
+        Ok(Some(recorded))
     }
 }
 
@@ -103,6 +103,14 @@ impl LoadedPath {
     #[must_use]
     pub fn spec(&self) -> &PathSpec {
         &self.spec
+    }
+
+    /// Returns what the path's trace files were taken for, one sentence for each file.
+    pub fn describe_traces(&self) -> impl Iterator<Item = String> {
+        self.spec.hops.iter().zip(&self.traces).filter_map(|(hop, recorded)| {
+            let HopSpec::Bottleneck(BottleneckSpec { source: Source::File(file), .. }) = hop else { return None };
+            Some(format!("the trace `{}` is read as {}", file.display(), recorded.as_ref()?.description))
+        })
     }
 
     /// Returns the path with every trace started at this fraction of its length (0 to 1, exclusive), unless the path specifies `offset`.
@@ -136,8 +144,8 @@ impl LoadedPath {
     }
 
     /// A hop's trace, rotated to this path's starting point.
-    fn begun(&self, hop: &HopSpec, trace: Option<&TraceFile>) -> Option<TraceFile> {
-        let (HopSpec::Bottleneck(spec), Some(trace)) = (hop, trace) else { return None };
+    fn begun(&self, hop: &HopSpec, recorded: Option<&RecordedTrace>) -> Option<TraceFile> {
+        let (HopSpec::Bottleneck(spec), Some(RecordedTrace { trace, .. })) = (hop, recorded) else { return None };
         // Whole milliseconds, so that the starting point of a run can be written down exactly.
         let share = || Span::from_millis((trace.length().as_millis_f64() * self.start) as i64);
         Some(trace.starting_at(spec.offset.unwrap_or_else(share)))
