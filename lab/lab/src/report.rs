@@ -13,7 +13,7 @@ use nearlight_report::{Document, Section};
 
 use self::metrics::METRICS;
 use crate::live::{IN_REAL_TIME, TIME_LABEL};
-use crate::plan::{PublishedFigure, published_figure};
+use crate::plan::{PublishedFigure, oracle, published_figure};
 use crate::record::RunRecord;
 use crate::runner::ResultsHeader;
 use crate::summary::{CellSummary, OracleUtilities, run_means, summarise};
@@ -71,7 +71,7 @@ pub fn document(head: &ResultsHeader, runs: &[RunRecord]) -> Document {
     }
     let mut sections = Vec::new();
     let mut summaries = Vec::new();
-    let oracle = OracleUtilities::of(runs);
+    let utilities = OracleUtilities::of(runs);
     for (labels, by_name) in groups {
         let mut entries: Vec<Entry<'_>> = by_name
             .into_iter()
@@ -79,7 +79,7 @@ pub fn document(head: &ResultsHeader, runs: &[RunRecord]) -> Document {
                 runs.sort_by_key(|run| run.seed);
                 let labels = runs[0].labels.clone();
                 let mut summary = summarise(&labels, &runs);
-                oracle.add_share(&mut summary, &runs);
+                utilities.add_share(&mut summary, &runs);
                 Entry { name, runs, summary }
             })
             .collect();
@@ -263,11 +263,13 @@ fn mean(entry: &Entry<'_>, name: &str) -> Option<f64> {
     entry.summary.metrics.get(name).map(|figure| figure.mean)
 }
 
-/// Writes which system serves the user best, with its figures.
+/// Writes which system serves the user best, with its figures. The oracle, which knows the link's future, is a bound and not a system.
 fn answer(entries: &[Entry<'_>], label: &str) -> String {
+    let alone = !entries.iter().any(is_system);
     let best = |name: &str, sign: f64| {
         entries
             .iter()
+            .filter(|entry| alone || is_system(entry))
             .filter_map(|entry| Some((entry, mean(entry, name)?)))
             .max_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)))
     };
@@ -307,6 +309,11 @@ fn answer(entries: &[Entry<'_>], label: &str) -> String {
     soonest.unwrap_or_default()
 }
 
+/// Returns whether the entry is a system that could be used.
+fn is_system(entry: &Entry<'_>) -> bool {
+    entry.summary.labels.get("controller").is_none_or(|controller| controller != oracle::NAME)
+}
+
 fn service(entries: &[Entry<'_>], best: &Entry<'_>, utility: f64) -> String {
     let of = |name| mean(best, name).unwrap_or(f64::NAN);
     let (in_time, stalled) = (100.0 * of("in_time_ratio"), 100.0 * of("stall_ratio"));
@@ -314,7 +321,8 @@ fn service(entries: &[Entry<'_>], best: &Entry<'_>, utility: f64) -> String {
         "{in_time:.1} % of all captured frames shown in time, {stalled:.1} % of the time in stalls, {:.1} Mb/s received",
         of("received_mbps")
     );
-    if entries.len() < 2 {
+    let systems = entries.iter().filter(|entry| is_system(entry)).count();
+    if systems < 2 {
         return format!("{}: utility {utility:.3}, {facts}.", best.name);
     }
     let tied = tied_with(best, entries);
@@ -328,7 +336,7 @@ fn service(entries: &[Entry<'_>], best: &Entry<'_>, utility: f64) -> String {
         more => format!(
             "{words} {} of the {} others do not differ from it in utility by Tukey's test at the 5 % level: they share a letter with it.",
             more.len(),
-            entries.len() - 1
+            systems - 1
         ),
     }
 }
@@ -341,7 +349,8 @@ fn tied_with<'a>(best: &Entry<'_>, entries: &'a [Entry<'_>]) -> Vec<&'a str> {
     };
     let letters = &found.tukey.letters;
     let shares = |index: usize| index != place && letters[index].chars().any(|letter| letters[place].contains(letter));
-    entries.iter().enumerate().filter(|(index, _)| shares(*index)).map(|(_, entry)| entry.name.as_str()).collect()
+    let others = entries.iter().enumerate().filter(|(_, entry)| is_system(entry));
+    others.filter(|(index, _)| shares(*index)).map(|(_, entry)| entry.name.as_str()).collect()
 }
 
 fn published(head: &ResultsHeader, entry: &Entry<'_>, metric: &str) -> Option<PublishedFigure> {
