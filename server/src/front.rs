@@ -28,7 +28,7 @@ use crate::access::hosts::{Hosts, requested_host};
 use crate::access::links::{check_of, token_for};
 use crate::access::pairing::{AuthError, Pairing};
 use crate::http::{Secure, Site};
-use crate::serve::{CERTIFICATE_RENEWAL, ServerError};
+use crate::serve::{CERTIFICATE_CHECK, OwnCertificate, ServerError};
 use crate::state::seconds;
 use crate::transports::rtc::whep::{Client, HttpRefusal, token_in};
 
@@ -115,7 +115,7 @@ impl BoundFront {
     pub async fn run(self, mut directory: mpsc::Receiver<DirectoryEvent>, stop: impl Future<Output = ()>) {
         let Self { listener, identity, options, clock } = self;
         let FrontOptions { hosts, token, everybody, nearest, .. } = options;
-        let own_names = identity.is_self_signed().then(|| hosts.clone());
+        let mut own_certificate = OwnCertificate::of(&identity, &hosts);
         let named = identity.certificate_names().into_iter().chain(hosts);
         let hosts = Hosts::new(machine_names().into_iter().chain(named));
         let pairing = Pairing::new(&token, None);
@@ -123,8 +123,7 @@ impl BoundFront {
         let shared = Arc::new(Shared { clock, front, pairing, token, everybody, nearest });
         let site = Arc::new(Site::new(router(Arc::clone(&shared)), hosts, false, clock));
         let mut pages = tokio::task::JoinSet::new();
-        let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);
-        renewal.tick().await;
+        let mut certificate_check = tokio::time::interval(CERTIFICATE_CHECK);
         tokio::pin!(stop);
         loop {
             tokio::select! {
@@ -137,8 +136,8 @@ impl BoundFront {
                     session.close(1, "this is a front: open its link in a browser, or ask it for /servers.json");
                 }
                 Some(_) = pages.join_next() => {}
-                _ = renewal.tick() => if let Some(names) = &own_names {
-                    match Identity::self_signed(names).and_then(|identity| listener.set_identity(&identity)) {
+                _ = certificate_check.tick() => if let Some(own) = &mut own_certificate && own.age.is_renewal_due() {
+                    match own.renew().and_then(|identity| listener.set_identity(&identity)) {
                         Ok(()) => tracing::info!("the self-signed certificate was renewed"),
                         Err(error) => tracing::error!(%error, "the self-signed certificate could not be renewed"),
                     }

@@ -43,8 +43,9 @@ use crate::transports::Acceptors;
 use crate::transports::rtc::whep::HttpRefusal;
 use crate::transports::rtc::{self, RtcEndpoint};
 
-/// Age at which a self-signed certificate is renewed: it is valid for twelve days, and browsers accept fourteen.
-pub(crate) const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
+/// Interval at which the age of a self-signed certificate is checked. A machine that was asleep or whose clock was set has a valid one
+/// again after that time.
+pub(crate) const CERTIFICATE_CHECK: Duration = Duration::from_secs(10);
 /// Interval at which the server checks that the studio still runs.
 const STUDIO_CHECK: Duration = Duration::from_millis(500);
 /// Sessions that may wait to begin.
@@ -106,8 +107,7 @@ pub struct Server {
     /// The names and addresses for which requests are answered.
     hosts: Hosts,
     unity: Option<UnityOptions>,
-    /// The names of a self-signed certificate besides this machine's; none if the certificate is the owner's.
-    own_names: Option<Vec<String>>,
+    own_certificate: Option<OwnCertificate>,
     closing: watch::Sender<bool>,
     event_log: Option<EventLogThread>,
     sustained: SustainedFormat,
@@ -326,7 +326,7 @@ impl BoundServer {
         let announced = options.announced.iter().map(ToString::to_string);
         let named = identity.certificate_names().into_iter().chain(options.hosts.iter().cloned());
         let hosts = Hosts::new(machine_names().into_iter().chain(announced).chain(named));
-        let own_names = self_signed.then_some(options.hosts);
+        let own_certificate = OwnCertificate::of(&identity, &options.hosts);
         let (ice_servers, unity, event_log) = (options.ice_servers, options.unity, event_log_thread);
         Ok(Server {
             listener,
@@ -337,7 +337,7 @@ impl BoundServer {
             page,
             hosts,
             unity,
-            own_names,
+            own_certificate,
             closing,
             event_log,
             sustained,
@@ -381,7 +381,7 @@ impl Server {
             page,
             hosts,
             unity,
-            own_names,
+            own_certificate,
             closing,
             event_log,
             sustained: _,
@@ -400,8 +400,8 @@ impl Server {
         rooms::open_world(&state, &sessions).await;
         let router = page::router(Arc::clone(&page)).merge(routes);
         let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock));
-        let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);
-        renewal.tick().await;
+        let mut certificate_check = tokio::time::interval(CERTIFICATE_CHECK);
+        let mut own_certificate = own_certificate;
         let mut check = tokio::time::interval(STUDIO_CHECK);
         let (mut session_tasks, mut pages) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
         tokio::pin!(stop);
@@ -425,8 +425,8 @@ impl Server {
                         tracing::error!(%error, "a session failed");
                     }
                 }
-                _ = renewal.tick() => if let Some(names) = &own_names {
-                    on_renewal(renew(&listener, &page, &state.pairing, names)?);
+                _ = certificate_check.tick() => if let Some(own) = &mut own_certificate && own.age.is_renewal_due() {
+                    on_renewal(renew(&listener, &page, &state.pairing, own)?);
                 },
                 _ = check.tick() => if state.studio.has_failed() {
                     break;
@@ -469,13 +469,34 @@ fn pinned(identity: &Identity) -> Option<CertificateHash> {
     identity.is_self_signed().then(|| identity.certificate_sha256())
 }
 
+/// A self-signed certificate, which this server renews.
+pub(crate) struct OwnCertificate {
+    /// Names besides this machine's own.
+    names: Vec<String>,
+    pub(crate) age: CertificateAge,
+}
+
+impl OwnCertificate {
+    /// Returns none for a certificate of the owner's.
+    pub(crate) fn of(identity: &Identity, names: &[String]) -> Option<Self> {
+        Some(Self { age: identity.age()?, names: names.to_vec() })
+    }
+
+    /// Makes a new certificate.
+    pub(crate) fn renew(&mut self) -> Result<Identity, NetError> {
+        let identity = Identity::self_signed(&self.names)?;
+        self.age = identity.age().unwrap_or(self.age);
+        Ok(identity)
+    }
+}
+
 fn renew(
     listener: &Listener,
     page: &PageState,
     pairing: &Pairing,
-    names: &[String],
+    own: &mut OwnCertificate,
 ) -> Result<CertificateHash, NetError> {
-    let identity = Identity::self_signed(names)?;
+    let identity = own.renew()?;
     let hash = identity.certificate_sha256();
     // A proof that is bound to the certificate may arrive as soon as the certificate is presented.
     pairing.set_certificate(hash);

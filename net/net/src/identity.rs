@@ -19,6 +19,10 @@ use crate::trust::{CertificateHash, provider};
 /// WebTransport, `serverCertificateHashes`). 13 days allow for clock differences; the first of them lies in the past for the same reason.
 const VALID_BEFORE: Duration = Duration::from_hours(24);
 const VALID_AFTER: Duration = Duration::from_hours(12 * 24);
+/// Age at which a self-signed certificate is renewed: two days remain for clients with links that name it.
+const RENEWAL_AGE: Duration = Duration::from_hours(10 * 24);
+/// How far the calendar may go back before a certificate is renewed. Half of what lies before now is left to clients whose clocks are late.
+const MAX_SET_BACK: Duration = Duration::from_hours(12);
 
 /// Global addresses reserved for documentation (RFC 5737, RFC 3849), used to query the route to the Internet.
 const DOCUMENTATION_ADDRESSES: [IpAddr; 2] =
@@ -29,6 +33,29 @@ pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     self_signed: bool,
+    /// None for a certificate from files.
+    made_at: Option<SystemTime>,
+}
+
+/// When a self-signed certificate has to be renewed. The calendar decides: it goes on while the machine sleeps, and it may be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CertificateAge {
+    made_at: SystemTime,
+}
+
+impl CertificateAge {
+    /// Returns whether the certificate is too old, or its dates are those of a clock that was wrong when it was made.
+    #[must_use]
+    pub fn is_renewal_due(self) -> bool {
+        self.is_due_at(wall_clock())
+    }
+
+    fn is_due_at(self, now: SystemTime) -> bool {
+        match now.duration_since(self.made_at) {
+            Ok(age) => age >= RENEWAL_AGE,
+            Err(set_back) => set_back.duration() >= MAX_SET_BACK,
+        }
+    }
 }
 
 impl Identity {
@@ -47,7 +74,7 @@ impl Identity {
         let key = KeyPair::generate().map_err(failed)?;
         let certificate = params.self_signed(&key).map_err(failed)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Ok(Self { chain: vec![certificate.der().clone()], key, self_signed: true })
+        Ok(Self { chain: vec![certificate.der().clone()], key, self_signed: true, made_at: Some(now) })
     }
 
     /// Reads a certificate chain and its key from PEM files.
@@ -65,7 +92,7 @@ impl Identity {
             Ok(key) => key,
             Err(error) => return refused("the private key", key, error.to_string()),
         };
-        let identity = Self { chain, key, self_signed: false };
+        let identity = Self { chain, key, self_signed: false, made_at: None };
         identity.tls(&[b"http/1.1"])?;
         Ok(identity)
     }
@@ -94,6 +121,12 @@ impl Identity {
     #[must_use]
     pub const fn is_self_signed(&self) -> bool {
         self.self_signed
+    }
+
+    /// Returns the age of a self-signed certificate.
+    #[must_use]
+    pub fn age(&self) -> Option<CertificateAge> {
+        self.made_at.map(|made_at| CertificateAge { made_at })
     }
 
     /// Returns the TLS settings of a server that offers the application protocols `alpn`, best first.
@@ -180,6 +213,25 @@ mod tests {
         assert!(one.is_self_signed());
         assert_ne!(one.certificate_sha256(), other.certificate_sha256());
         assert!(VALID_BEFORE + VALID_AFTER <= Duration::from_hours(14 * 24));
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_by_the_calendar_also_after_sleep_and_after_the_clock_was_set() {
+        let age = Identity::self_signed(&[]).unwrap().age().expect("self-signed");
+        let hours = Duration::from_hours;
+        assert!(!age.is_renewal_due());
+        for (now, due) in [
+            (age.made_at + hours(10 * 24 - 1), false),
+            // A machine that slept for weeks, and one whose clock said 1970 when it started.
+            (age.made_at + hours(21 * 24), true),
+            (age.made_at + hours(50 * 365 * 24), true),
+            (age.made_at - hours(11), false),
+            (age.made_at - hours(13), true),
+        ] {
+            assert_eq!(age.is_due_at(now), due, "{:?}", now.duration_since(age.made_at));
+        }
+        // Whenever no renewal is due, clients whose clocks are up to twelve hours off accept the certificate.
+        assert!(RENEWAL_AGE + hours(12) <= VALID_AFTER && MAX_SET_BACK + hours(12) <= VALID_BEFORE);
     }
 
     #[test]
