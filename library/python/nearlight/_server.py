@@ -22,6 +22,9 @@ Rows = Literal["top-down", "bottom-up"]
 #: array ``all`` of that shape, and submit ``(all[:height], all[height:, :width // 2], all[height:, width // 2:])``.
 PLANES_SHADER: str = _native.PLANES_SHADER
 
+#: Values that a pixel may have: grey, three colours, or those and opacity.
+CHANNELS = (1, 3, 4)
+
 #: Height in degrees of a field of view that the caller does not pass.
 USUAL_FOV = 60.0
 
@@ -145,9 +148,10 @@ class Server:
         """Takes a finished picture: converts it once, while other Python threads run, and returns while other threads encode it,
         unless the server is ``synchronous``.
 
-        ``picture`` is an array (height, width, 3 or 4) of bytes, of NumPy or another type with a buffer. ``order`` names its order of colours (default:
-        ``rgb`` or ``rgba``; OpenCV has ``bgr``). Views such as ``array[::-1]``, ``array[..., ::-1]`` and ``array[:, 100:740]`` are
-        read in place. Bytes without a shape require ``size=(width, height)``, and ``stride`` when rows are padded. A tuple of two or three arrays
+        ``picture`` is an array (height, width, 3 or 4) of bytes, of NumPy or another type with a buffer, or a picture of Pillow. ``order`` names its
+        order of colours (default: ``rgb`` or ``rgba``; OpenCV has ``bgr``). Views such as ``array[::-1]``, ``array[..., ::-1]`` and
+        ``array[:, 100:740]`` are read in place. Grey levels (height, width) and tensors (3 or 4, height, width), of PyTorch or another type with DLPack,
+        are copied first. Bytes without a shape require ``size=(width, height)``, and ``stride`` when rows are padded. A tuple of two or three arrays
         is NV12 (luma, both chroma planes in one) or I420 (luma, blue, red), BT.709 in limited range. Width and height are even, 16 to 4096.
 
         For two eyes, pass ``layout="side-by-side"``, or the right eye's picture of the same size in ``right``. ``views`` are the one or two views for
@@ -252,9 +256,21 @@ def _aspect(picture: Any, size: tuple[int, int] | None) -> float:
         width, height = size
         return width / max(height, 1)
     first = picture[0] if isinstance(picture, (tuple, list)) and picture else picture
-    try:
-        shape = memoryview(first).shape or ()
-    except TypeError:
-        shape = ()
+    shape = _shape(first)
+    if len(shape) == 3 and shape[2] not in CHANNELS and shape[0] in CHANNELS:
+        shape = shape[1:]
     # An object that is not a picture is rejected later, with a better message than one about its view.
     return shape[1] / max(shape[0], 1) if len(shape) > 1 and shape[1] > 0 else 1.0
+
+
+def _shape(picture: Any) -> tuple[int, ...]:
+    try:
+        return memoryview(picture).shape or ()
+    except TypeError:
+        pass
+    interface = getattr(picture, "__array_interface__", None)
+    shape = interface.get("shape") if isinstance(interface, dict) else getattr(picture, "shape", ())
+    try:
+        return tuple(int(side) for side in shape or ())
+    except (TypeError, ValueError):
+        return ()

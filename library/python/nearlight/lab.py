@@ -88,7 +88,7 @@ def run(
     *,
     seeds: int | None = None,
     threads: int | None = None,
-    only: Mapping[str, str | Iterable[str]] | None = None,
+    only: Mapping[str, str | Iterable[str]] | Iterable[str] | None = None,
     folder: str | PathLike[str] | None = None,
     traces: str | PathLike[str] | None = None,
     progress: bool | Callable[[Progress], object] = False,
@@ -96,8 +96,9 @@ def run(
     """Runs a plan of the package by its name, or a TOML file.
 
     ``seeds`` is the number of runs of each cell (default: the plan's). ``threads`` is the number of runs at a time (default: one on each processor).
-    ``only`` restricts the plan to cells with these labels, such as ``{"controller": ["gcc-libwebrtc", "nada"]}``. ``folder`` keeps finished runs, so
-    that a later call continues after an interruption. ``traces`` replaces the plan's synthetic capacities by one path for each trace in this folder.
+    ``only`` restricts the plan to cells with these labels, such as ``{"controller": ["gcc-libwebrtc", "nada"]}``, or in the
+    command's notation ``["controller=gcc-libwebrtc", "controller=nada"]``. ``folder`` keeps finished runs, so that a later call continues after an
+    interruption. ``traces`` replaces the plan's synthetic capacities by one path for each trace in this folder.
     ``progress`` set to True writes lines to standard error; a function is called after runs, and an exception that it raises ends the plan.
     Ctrl-C ends the plan after the runs in progress.
     """
@@ -110,11 +111,7 @@ def run(
         def tell(done: int, total: int, left: float) -> object:
             return inform(Progress(done, total, left))
 
-    pairs = [
-        (label, value)
-        for label, values in (only or {}).items()
-        for value in ([values] if isinstance(values, str) else values)
-    ]
+    pairs = _labels(only)
     program = _native.__file__
     file, text = _open(which)
     document = json.loads(_native.run_plan(file, text, seeds, threads, pairs, folder, traces, program, tell))
@@ -124,6 +121,31 @@ def run(
 def columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Converts a table into its columns."""
     return {name: [row.get(name) for row in rows] for name in (rows[0] if rows else {})}
+
+
+def _labels(only: Mapping[str, str | Iterable[str]] | Iterable[str] | None) -> list[tuple[str, str]]:
+    """Returns the labels as pairs of name and value."""
+    if only is None:
+        return []
+    if isinstance(only, Mapping):
+        pairs = [
+            (label, value)
+            for label, values in only.items()
+            for value in ([values] if isinstance(values, str) else values)
+        ]
+    else:
+        pairs = [_pair(label) for label in ([only] if isinstance(only, str) else only)]
+    if not all(isinstance(part, str) for pair in pairs for part in pair):
+        raise UsageError(f"`only` has labels that are no text: {pairs!r}")
+    return pairs
+
+
+def _pair(label: object) -> tuple[str, str]:
+    if isinstance(label, str):
+        name, equals, value = label.partition("=")
+        if name and equals:
+            return name, value
+    raise UsageError(f'`only` has {label!r}: write {{"controller": "nada"}} or ["controller=nada"]')
 
 
 def _open(which: str | PathLike[str]) -> tuple[str, str]:

@@ -29,6 +29,26 @@ def flat(colour: tuple[int, ...], width: int = WIDTH, height: int = HEIGHT) -> A
     return numpy.full((height, width, len(colour)), colour, dtype=numpy.uint8)
 
 
+class LikePillow:
+    """Has its pixels in NumPy's array interface only, as pictures of Pillow do."""
+
+    def __init__(self, array: Any, kind: str = "|u1") -> None:
+        self.__array_interface__ = {"shape": array.shape, "typestr": kind, "version": 3, "data": array.tobytes()}
+
+
+class LikeTensor:
+    """Has its values in DLPack only, as tensors do."""
+
+    def __init__(self, array: Any, device: int = 1) -> None:
+        self.array, self.device, self.shape = array, device, array.shape
+
+    def __dlpack__(self) -> Any:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device, 0
+
+
 def server(**options: Any) -> nearlight.Server:
     return nearlight.serve(**{"address": "127.0.0.1", "width": WIDTH, "height": HEIGHT, "fps": 30, **options})
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy
 
 import nearlight
-from nearlight import Fov, Gamepad, Pose, Touch, View
+from nearlight import Controller, Fov, Gamepad, Pose, Touch, View
 
-from .support import HEIGHT, WIDTH, flat, interrupted, server, stream
+from .support import HEIGHT, WIDTH, LikePillow, LikeTensor, flat, interrupted, server, stream
 
 
 class Misuse(unittest.TestCase):
@@ -49,12 +49,21 @@ class Misuse(unittest.TestCase):
         fine = flat((1, 2, 3))
         view = View(Pose(), Fov.symmetric(60, 1.6))
         planes = [numpy.zeros(shape, dtype=numpy.uint8) for shape in [(HEIGHT, WIDTH), (HEIGHT // 2, WIDTH // 2)]]
+        short = LikePillow(fine)
+        short.__array_interface__["shape"] = (HEIGHT + 2, WIDTH, 3)
         with server() as host:
             for word, call in [
                 ("uint8", lambda: host.submit(fine.astype(numpy.float32) / 255)),
                 ("even", lambda: host.submit(fine[:191])),
                 ("even", lambda: host.submit(fine[:0])),
-                ("dimensions", lambda: host.submit(fine[..., 0])),
+                ("uint8", lambda: host.submit(fine > 1)),
+                ("uint8", lambda: host.submit(fine.astype(numpy.int8))),
+                ("uint8", lambda: host.submit(LikePillow(fine[..., 0] > 1, "|b1"))),
+                ("uint8", lambda: host.submit(LikeTensor(fine > 1))),
+                ("uint8", lambda: host.submit(LikeTensor(fine.astype(numpy.float32)))),
+                ("tensor.cpu()", lambda: host.submit(LikeTensor(fine, device=2))),
+                ("does not have its shape", lambda: host.submit(short)),
+                ("dimensions", lambda: host.submit(fine[None])),
                 ("values", lambda: host.submit(fine[..., :2])),
                 ("values", lambda: host.submit(fine, order="bgra")),
                 ("ascontiguousarray", lambda: host.submit(fine[:, ::2])),
@@ -138,6 +147,8 @@ class Misuse(unittest.TestCase):
                 ("at most 10", lambda: viewer.send_touches([Touch(number, 0.5, 0.5) for number in range(11)])),
                 ("out of range", lambda: viewer.send_gamepads([Gamepad(0, (), (), (7.0,))])),
                 ("sent", lambda: viewer.send_gamepads([Gamepad(9)])),
+                ("at most 10 buttons", lambda: viewer.send_presence(
+                    Pose(), [View(Pose(), Fov.symmetric(60, 1.6))], controllers=[Controller("left", Pose(), buttons=(True,) * 11)])),
                 ("25", lambda: viewer.send_hand("left", [])),
                 ("sent", lambda: viewer.send_head(Pose((1e9, 0.0, 0.0)))),
                 ("limit", lambda: viewer.send(b"x" * 20_000)),

@@ -50,6 +50,7 @@ class Lab(unittest.TestCase):
             self.assertEqual((again.cells, again.simulated), (results.cells, 0.0), "kept, and the same")
             only = nearlight.lab.run(file, seeds=1, only={"controller": "scream-v2"})
             self.assertEqual([(row["controller"], row["seed"]) for row in only.runs], [("scream-v2", 1)])
+            self.assertEqual(only.runs, nearlight.lab.run(file, seeds=1, only=["controller=scream-v2"]).runs, "as the command writes it")
             self.assertRaises(ZeroDivisionError, lambda: nearlight.lab.run(file, progress=lambda progress: 1 / 0))
 
     def test_misuse(self) -> None:
@@ -64,6 +65,9 @@ class Lab(unittest.TestCase):
                 ("seeds", lambda: nearlight.lab.run(file, seeds=0)),
                 ("threads", lambda: nearlight.lab.run(file, threads=0)),
                 ("labels", lambda: nearlight.lab.run(file, only={"controller": "none"})),
+                ("controller=nada", lambda: nearlight.lab.run(file, only=["scream-v2"])),
+                ("controller=nada", lambda: nearlight.lab.run(file, only=[("controller", "scream-v2")])),
+                ("no text", lambda: nearlight.lab.run(file, only={"controller": [7]})),
                 ("traces", lambda: nearlight.lab.run(file, traces=folder)),
             ]:
                 with self.subTest(word), self.assertRaises(nearlight.UsageError) as caught:

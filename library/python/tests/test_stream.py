@@ -16,7 +16,7 @@ import numpy
 import nearlight
 from nearlight import Controller, Fov, Gamepad, GamepadInfo, Joint, Pose, Touch, View
 
-from .support import HEIGHT, WIDTH, flat, near, server, shown, stream, until
+from .support import HEIGHT, WIDTH, LikePillow, LikeTensor, flat, near, server, shown, stream, until
 
 RED, GREEN, BLUE = (220, 30, 40), (30, 200, 60), (40, 50, 230)
 
@@ -49,6 +49,10 @@ class Pictures(unittest.TestCase):
             "bytes": lambda host: host.submit(rgb.tobytes(), size=(WIDTH, HEIGHT)),
             "padded bytes": lambda host: host.submit(padded, size=(WIDTH, HEIGHT), stride=WIDTH * 4 + 16, order="rgba"),
             "memoryview": lambda host: host.submit(memoryview(rgb)),
+            "Pillow": lambda host: host.submit(LikePillow(rgb)),
+            "tensor, colours first": lambda host: host.submit(LikeTensor(rgb.transpose(2, 0, 1).copy())),
+            "tensor, permuted": lambda host: host.submit(LikeTensor(rgb.transpose(2, 0, 1).copy().transpose(1, 2, 0))),
+            "tensor, bgr": lambda host: host.submit(LikeTensor(rgb[..., ::-1].transpose(2, 0, 1).copy()), order="bgr"),
             "I420": lambda host: host.submit(tuple(planes)),
             "I420 as PLANES_SHADER draws it": lambda host: host.submit(
                 (drawn[:HEIGHT], drawn[HEIGHT:, : WIDTH // 2], drawn[HEIGHT:, WIDTH // 2 :])),
@@ -63,6 +67,16 @@ class Pictures(unittest.TestCase):
                     pixels = shown(host, viewer, lambda: submit(host), lambda pixels: near(pixels, RED, low))
                     upper = BLUE if name == "upside down" else RED
                     self.assertTrue(near(pixels, upper, (HEIGHT // 4, WIDTH // 2)))
+
+    def test_grey_levels_arrive_as_grey(self) -> None:
+        grey = numpy.full((HEIGHT, WIDTH), 90, dtype=numpy.uint8)
+        cases = {"array": grey, "one value": grey[..., None], "Pillow": LikePillow(grey), "tensor": LikeTensor(grey[None]),
+                 "one colour": flat((90, 1, 2))[..., 0]}
+        with stream() as (host, viewer):
+            for name, picture in cases.items():
+                with self.subTest(name):
+                    shown(host, viewer, lambda: host.submit(flat(GREEN)), lambda pixels: near(pixels, GREEN))
+                    shown(host, viewer, lambda: host.submit(picture, pose=nearlight.Pose()), lambda pixels: near(pixels, (90, 90, 90)))
 
     def test_the_shader_for_planes_is_given(self) -> None:
         for name in ("vec3 nearlight_pixel(ivec2 place);", "float nearlight_plane(ivec2 place, ivec2 size) {"):

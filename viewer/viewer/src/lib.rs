@@ -45,8 +45,9 @@ pub use nearlight_sound::BLOCK_FRAMES;
 pub use nearlight_units::{Bitrate, FrameId, InputSeq, Span, Time};
 pub use nearlight_wire::{
     ApplicationMessage, Controller, ControllerDescription, CursorShape, DevicesDescription, DisplayKind, Fov, Gamepad,
-    GamepadDescription, Hand, HandJoints, Haptics, HapticsTarget, Joint, Key, Pointer, PointerButton, Pose,
-    RefusalReason, SOUND_RATE, ScreenPoint, StreamDescription, Touch, View, Welcome, marker::Marker,
+    GamepadDescription, Hand, HandJoints, Haptics, HapticsTarget, Joint, Key, MAX_CONTROLLER_BUTTONS, Pointer,
+    PointerButton, Pose, RefusalReason, SOUND_RATE, ScreenPoint, StreamDescription, Touch, View, Welcome,
+    marker::Marker,
 };
 pub use options::{Options, Outage, ParseOutageError, PathOptions, RecordOptions, Target, ViewOptions};
 pub use picture::{PictureInfo, ReceivedPicture};

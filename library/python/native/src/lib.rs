@@ -10,6 +10,7 @@ mod error;
 mod event;
 mod input;
 mod lab;
+mod memory;
 mod pixels;
 mod server;
 mod sound;

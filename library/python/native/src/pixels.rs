@@ -1,4 +1,4 @@
-//! Accesses pictures in the memory of other Python objects through the buffer protocol, without copying them.
+//! Accesses pictures in the memory of other Python objects, without copying those whose pixels lie as an encoder takes them.
 
 use nearlight_embed::{Image, Layout, PixelOrder, Plane, Rows, Size};
 use pyo3::buffer::PyUntypedBuffer;
@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::error::{ErrorClass, wrong_type};
+use crate::memory::{Memory, Owner, bytes_of};
 
 /// Orders of colours by name.
 const ORDERS: [(&str, PixelOrder); 4] =
@@ -54,26 +55,26 @@ enum Kind {
 /// One plane and its owner.
 struct HeldPlane {
     /// Keeps the memory alive and in its place.
-    _buffer: PyUntypedBuffer,
+    _owner: Owner,
     start: *const u8,
     length: usize,
     stride: usize,
 }
 
-// SAFETY: `_buffer` keeps the memory alive, and may be dropped in any thread.
+// SAFETY: `_owner` keeps the memory alive, and may be dropped in any thread.
 unsafe impl Send for HeldPlane {}
 // SAFETY: a shared reference allows only reading.
 unsafe impl Sync for HeldPlane {}
 
 impl HeldPlane {
     /// # Safety
-    /// `length` bytes from `start` are in the buffer's memory.
-    const unsafe fn new(buffer: PyUntypedBuffer, start: *const u8, length: usize, stride: usize) -> Self {
-        Self { _buffer: buffer, start, length, stride }
+    /// `length` bytes from `start` are in the owner's memory.
+    const unsafe fn new(owner: Owner, start: *const u8, length: usize, stride: usize) -> Self {
+        Self { _owner: owner, start, length, stride }
     }
 
     fn plane(&self) -> Plane<'_> {
-        // SAFETY: these bytes are in the memory of `_buffer` (see `new`), which neither disappears nor moves while that lives. Python
+        // SAFETY: these bytes are in the memory of `_owner` (see `new`), which neither disappears nor moves while that lives. Python
         // threads that write to it meanwhile tear the picture, as with any reader of the buffer protocol that lets other threads run, such
         // as NumPy. Every value of a byte is valid, and no decision depends on them. The package's documentation forbids such writes.
         let bytes = unsafe { std::slice::from_raw_parts(self.start, self.length) };
@@ -82,42 +83,45 @@ impl HeldPlane {
 }
 
 impl Source {
-    /// Accesses a picture in an array of shape (height, width, 3 or 4), in memory without dimensions, or in a tuple of two or three planes.
+    /// Accesses a picture in an array, in memory without dimensions, or in a tuple of two or three planes.
     pub(crate) fn new(object: &Bound<'_, PyAny>, layout: &PictureLayout) -> PyResult<Self> {
         if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
             return Self::of_planes(object, layout);
         }
-        let buffer = bytes_of(object, "the picture")?;
-        match (buffer.dimensions(), layout.size) {
-            (3, None) => Self::of_array(buffer, layout),
-            (1, Some(size)) => Self::of_bytes(buffer, size, layout),
-            (3, Some(_)) => Err(ErrorClass::Usage.with_message("an array has its size in its shape: leave `size` out")),
+        let memory = Memory::of(object, "the picture")?;
+        match (memory.shape.len(), layout.size) {
+            (2 | 3, None) => Self::of_array(memory, layout),
+            (1, Some(size)) => Self::of_bytes(memory, size, layout),
+            (2 | 3, Some(_)) => {
+                Err(ErrorClass::Usage.with_message("an array has its size in its shape: leave `size` out"))
+            }
             (dimensions, _) => Err(ErrorClass::Usage.with_message(format!(
-                "the picture was not taken: its memory has {dimensions} dimensions. Pass an array of shape (height, width, 3 or 4), bytes with \
-                 `size=(width, height)`, or a tuple of planes"
+                "the picture was not taken: its memory has {dimensions} dimensions. Pass an array of shape (height, width), \
+                 (height, width, 1, 3 or 4) or (3 or 4, height, width), bytes with `size=(width, height)`, or a tuple of planes"
             ))),
         }
     }
 
-    fn of_array(buffer: PyUntypedBuffer, layout: &PictureLayout) -> PyResult<Self> {
-        let &[height, width, channels] = buffer.shape() else { return Err(not_an_array()) };
-        let &[from_row, from_pixel, from_channel] = buffer.strides() else { return Err(not_an_array()) };
-        let refused =
-            |reason: String| Err(ErrorClass::Usage.with_message(format!("the picture was not taken: {reason}")));
+    fn of_array(memory: Memory, layout: &PictureLayout) -> PyResult<Self> {
+        let pixels = ArrayLayout::of(&memory).map_err(not_taken)?;
+        let ArrayLayout { height, width, channels, from_row, from_pixel, from_channel } = pixels;
         let order = match (layout.order, channels) {
-            (None, 3) => PixelOrder::Rgb,
+            (None, 1 | 3) => PixelOrder::Rgb,
             (None, 4) => PixelOrder::Rgba,
             (Some(order), _) if order.bytes() == channels => order,
             (Some(order), _) => {
-                return refused(format!(
+                return Err(not_taken(format!(
                     "its pixels have {channels} values, and `{}` has {}",
                     order_name(order),
                     order.bytes()
-                ));
+                )));
             }
-            (None, _) => return refused(format!("its pixels have {channels} values: it takes 3 (rgb) or 4 (rgba)")),
+            (None, _) => return Err(not_taken(format!("its pixels have {channels} values"))),
         };
         let size = size_of(width, height)?;
+        if channels == 1 || from_pixel == 1 {
+            return Ok(Self::interleaved(&memory, &pixels, (size, order), layout));
+        }
         let row = width * channels;
         // A view such as `array[..., ::-1]` has the opposite order of colours.
         let (order, back) = match (order, from_channel) {
@@ -129,29 +133,54 @@ impl Source {
         // A view such as `array[::-1]` begins with the last row in memory.
         let stride = from_row.unsigned_abs();
         if back == usize::MAX || from_pixel != channels as isize || stride < row && height > 1 {
-            return refused(
+            return Err(not_taken(
                 "the pixels of a row do not follow each other in memory. Pass numpy.ascontiguousarray(array), which copies, or the \
                  whole array of which this is a part, with `order`"
                     .to_owned(),
-            );
+            ));
         }
         let upside_down = from_row < 0;
-        let first: *const u8 = buffer.buf_ptr().cast_const().cast();
         let stride = if height > 1 { stride } else { row };
         let below = if upside_down { stride * (height - 1) } else { 0 };
         let length = stride * (height - 1) + row;
-        // SAFETY: the exporter's shape and strides describe its memory (Python's C API, "Buffer structure"): the lowest byte of this view
-        // is `below + back` before its first element, and its memory ends `length` bytes after the lowest one.
-        let held = unsafe { HeldPlane::new(buffer, first.wrapping_sub(below + back), length, stride) };
+        let start = memory.start.wrapping_sub(below + back);
+        // SAFETY: shape and strides describe the owner's memory (see `Memory`): the lowest byte of this view is `below + back` before its
+        // first element, and its memory ends `length` bytes after the lowest one.
+        let held = unsafe { HeldPlane::new(memory.owner, start, length, stride) };
         let rows = rows(layout.bottom_up != upside_down);
         Ok(Self { planes: vec![held], size, kind: Kind::Packed(order), rows })
     }
 
-    fn of_bytes(buffer: PyUntypedBuffer, (width, height): (usize, usize), layout: &PictureLayout) -> PyResult<Self> {
+    /// Copies a picture whose values lie apart, such as grey levels or one plane for each colour.
+    fn interleaved(
+        memory: &Memory,
+        pixels: &ArrayLayout,
+        (size, order): (Size, PixelOrder),
+        layout: &PictureLayout,
+    ) -> Self {
+        let &ArrayLayout { height, width, channels, from_row, from_pixel, from_channel } = pixels;
+        let mut bytes = Vec::with_capacity(height * width * order.bytes());
+        for row in 0..height as isize {
+            for column in 0..width as isize {
+                for value in 0..order.bytes() {
+                    let channel = value.min(channels - 1) as isize;
+                    let offset = row * from_row + column * from_pixel + channel * from_channel;
+                    // SAFETY: row, column and channel are within the shape, whose elements lie in the owner's memory (see `Memory`).
+                    bytes.push(unsafe { memory.start.wrapping_offset(offset).read() });
+                }
+            }
+        }
+        let (start, length, stride) = (bytes.as_ptr(), bytes.len(), width * order.bytes());
+        // SAFETY: these are the bytes of the vector, whose memory stays in its place when the vector is moved.
+        let held = unsafe { HeldPlane::new(Owner::Copy(bytes), start, length, stride) };
+        Self { planes: vec![held], size, kind: Kind::Packed(order), rows: rows(layout.bottom_up) }
+    }
+
+    fn of_bytes(memory: Memory, (width, height): (usize, usize), layout: &PictureLayout) -> PyResult<Self> {
         let order = layout.order.unwrap_or(PixelOrder::Rgb);
         let size = size_of(width, height)?;
         let stride = layout.stride.unwrap_or(width * order.bytes());
-        let held = contiguous_plane(buffer, stride)?;
+        let held = contiguous_plane(memory, stride)?;
         Ok(Self { planes: vec![held], size, kind: Kind::Packed(order), rows: rows(layout.bottom_up) })
     }
 
@@ -161,9 +190,9 @@ impl Source {
                 "planes are arrays that have their size in their shapes: leave order, size and stride out",
             ));
         }
-        let buffers: Vec<PyUntypedBuffer> =
-            object.try_iter()?.map(|plane| bytes_of(&plane?, "a plane")).collect::<PyResult<_>>()?;
-        let (kind, wanted) = match buffers.len() {
+        let memories: Vec<Memory> =
+            object.try_iter()?.map(|plane| Memory::of(&plane?, "a plane")).collect::<PyResult<_>>()?;
+        let (kind, wanted) = match memories.len() {
             2 => (Kind::Nv12, "(height, width) and (height / 2, width) of NV12"),
             3 => (Kind::I420, "(height, width) and two of (height / 2, width / 2) of I420"),
             count => {
@@ -174,16 +203,16 @@ impl Source {
         let refused = |shape: &[usize]| {
             ErrorClass::Usage.with_message(format!("the planes do not fit together: {shape:?} is none of {wanted}"))
         };
-        let &[height, width] = buffers[0].shape() else { return Err(refused(buffers[0].shape())) };
+        let [height, width] = memories[0].shape[..] else { return Err(refused(&memories[0].shape)) };
         let size = size_of(width, height)?;
         let mut planes = Vec::new();
-        for (index, buffer) in buffers.into_iter().enumerate() {
+        for (index, memory) in memories.into_iter().enumerate() {
             let (columns, lines) = match (index, &kind) {
                 (0, _) => (width, height),
                 (_, Kind::Nv12) => (width, height / 2),
                 _ => (width / 2, height / 2),
             };
-            planes.push(plane(buffer, columns, lines).map_err(|shape| refused(&shape))??);
+            planes.push(plane(memory, columns, lines).map_err(|shape| refused(&shape))??);
         }
         let upside_down: Vec<bool> = planes.iter().map(|(_, upside_down)| *upside_down).collect();
         if upside_down.iter().any(|one| *one != upside_down[0]) {
@@ -208,44 +237,61 @@ const fn rows(bottom_up: bool) -> Rows {
     if bottom_up { Rows::BottomUp } else { Rows::TopDown }
 }
 
-fn not_an_array() -> PyErr {
-    wrong_type("the picture's memory has no shape and strides of three dimensions")
+fn not_taken(reason: String) -> PyErr {
+    ErrorClass::Usage.with_message(format!("the picture was not taken: {reason}"))
 }
 
-/// Returns the memory of an object, whose elements must be bytes.
-fn bytes_of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<PyUntypedBuffer> {
-    let buffer = PyUntypedBuffer::get(object).map_err(|_| {
-        let kind = object.get_type().name().map_or_else(|_| "this".to_owned(), |name| name.to_string());
-        wrong_type(format!("{what} is of type {kind}, whose memory cannot be read: pass a NumPy array, bytes, or another object with a buffer"))
-    })?;
-    if buffer.item_size() != 1 {
-        let format = buffer.format().to_string_lossy().into_owned();
-        return Err(ErrorClass::Usage.with_message(format!(
-            "the elements of {what} are no bytes but `{format}`: pass uint8, such as (array * 255).astype(numpy.uint8) for fractions"
-        )));
+/// Where the values of an array's pixels lie.
+struct ArrayLayout {
+    height: usize,
+    width: usize,
+    channels: usize,
+    from_row: isize,
+    from_pixel: isize,
+    from_channel: isize,
+}
+
+impl ArrayLayout {
+    /// Recognises grey levels (height, width), pixels (height, width, values), and planes as tensors have them (values, height, width).
+    fn of(memory: &Memory) -> Result<Self, String> {
+        const CHANNELS: [usize; 3] = [1, 3, 4];
+        let (height, width, channels, [from_row, from_pixel, from_channel]) = match (
+            &memory.shape[..],
+            &memory.strides[..],
+        ) {
+            (&[height, width], &[row, pixel]) => (height, width, 1, [row, pixel, 0]),
+            (&[height, width, channels], &[row, pixel, channel]) if CHANNELS.contains(&channels) => {
+                (height, width, channels, [row, pixel, channel])
+            }
+            (&[channels, height, width], &[channel, row, pixel]) if CHANNELS.contains(&channels) => {
+                (height, width, channels, [row, pixel, channel])
+            }
+            (shape, _) => {
+                return Err(format!(
+                    "its shape is {shape:?}: a pixel has 1 (grey), 3 (rgb) or 4 (rgba) values, in the last or the first place"
+                ));
+            }
+        };
+        Ok(Self { height, width, channels, from_row, from_pixel, from_channel })
     }
-    if buffer.suboffsets().is_some_and(|offsets| offsets.iter().any(|offset| *offset >= 0)) {
-        return Err(
-            ErrorClass::Usage.with_message(format!("{what} lies in several pieces of memory: copy it into one"))
-        );
-    }
-    Ok(buffer)
 }
 
 /// Returns the plane in memory without dimensions.
-fn contiguous_plane(buffer: PyUntypedBuffer, stride: usize) -> PyResult<HeldPlane> {
-    if !buffer.is_c_contiguous() {
+fn contiguous_plane(memory: Memory, stride: usize) -> PyResult<HeldPlane> {
+    let (&[length], &[step]) = (&memory.shape[..], &memory.strides[..]) else {
+        return Err(wrong_type("the picture's memory has no single dimension"));
+    };
+    if step != 1 && length > 1 {
         return Err(ErrorClass::Usage.with_message("the picture's memory has gaps: pass bytes that follow each other"));
     }
-    let (start, length) = (buffer.buf_ptr().cast_const().cast(), buffer.len_bytes());
     // SAFETY: the memory is contiguous and has that many bytes.
-    Ok(unsafe { HeldPlane::new(buffer, start, length, stride) })
+    Ok(unsafe { HeldPlane::new(memory.owner, memory.start, length, stride) })
 }
 
 /// Returns a plane of this size, and whether it is upside down. The plane may also consist of pairs of both chroma values. When the size
 /// does not match, returns the plane's shape.
-fn plane(buffer: PyUntypedBuffer, columns: usize, lines: usize) -> Result<PyResult<(HeldPlane, bool)>, Vec<usize>> {
-    let (from_row, contiguous) = match (buffer.shape(), buffer.strides()) {
+fn plane(memory: Memory, columns: usize, lines: usize) -> Result<PyResult<(HeldPlane, bool)>, Vec<usize>> {
+    let (from_row, contiguous) = match (&memory.shape[..], &memory.strides[..]) {
         (&[height, width], &[from_row, from_column]) if (height, width) == (lines, columns) => {
             (from_row, from_column == 1)
         }
@@ -262,9 +308,9 @@ fn plane(buffer: PyUntypedBuffer, columns: usize, lines: usize) -> Result<PyResu
     }
     let upside_down = from_row < 0;
     let below = if upside_down { stride * (lines - 1) } else { 0 };
-    let start = buffer.buf_ptr().cast_const().cast::<u8>().wrapping_sub(below);
-    // SAFETY: shape and strides describe the exporter's memory, as in `Source::of_array`.
-    let held = unsafe { HeldPlane::new(buffer, start, stride * (lines - 1) + columns, stride) };
+    let start = memory.start.wrapping_sub(below);
+    // SAFETY: shape and strides describe the owner's memory, as in `Source::of_array`.
+    let held = unsafe { HeldPlane::new(memory.owner, start, stride * (lines - 1) + columns, stride) };
     Ok(Ok((held, upside_down)))
 }
 

@@ -1,7 +1,9 @@
 //! Converts poses, devices and similar values between the library's types and the package's data classes (`nearlight/_types.py`).
 
 use nearlight_embed::{Devices, DisplayKind, Fov, Hand, HandJoints, Pose, View, ViewerState};
-use nearlight_viewer::{Controller, Gamepad, Joint, Pointer, PointerButton, ScreenPoint, Touch};
+use nearlight_viewer::{
+    Controller, Gamepad, Joint, MAX_CONTROLLER_BUTTONS, Pointer, PointerButton, ScreenPoint, Touch,
+};
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -231,7 +233,10 @@ pub(crate) fn controller_of(object: &Bound<'_, PyAny>) -> PyResult<Controller> {
         values = all_of(&pressed, |flag| Ok(if flag.is_truthy()? { 1.0 } else { 0.0 }))?;
     }
     let button_bits = |flags: &Bound<'_, PyAny>| {
-        u16::try_from(bits(flags)?).map_err(|_| ErrorClass::Usage.with_message("a controller has at most 10 buttons"))
+        let bits = u16::try_from(bits(flags)?).ok().filter(|bits| bits >> MAX_CONTROLLER_BUTTONS == 0);
+        bits.filter(|_| values.len() <= MAX_CONTROLLER_BUTTONS).ok_or_else(|| {
+            ErrorClass::Usage.with_message(format!("a controller has at most {MAX_CONTROLLER_BUTTONS} buttons"))
+        })
     };
     Ok(Controller {
         hand: hand_of(object.getattr("hand")?.extract()?)?,
