@@ -51,7 +51,7 @@ pub enum UnknownLaw {
     #[error("there is no law of congestion control `{0}`, so this flow cannot be made: use {names}", names = LAWS.join(", "))]
     Name(String),
     #[error(
-        "`{0}` is not a parameter of Hera's: write buckets:8 (an even number), bucket:15 (ms), backlog:10, delta:10 (packets), limit:1000 or \
+        "`{0}` is not a parameter of Hera: write buckets:8 (an even number), bucket:15 (ms), backlog:10, delta:10 (packets), limit:1000 or \
          limit:none, step:round-trip or step:sample, \
          loss:ignore or loss:halve, least:4, most:20000 (packets), each after a `/`"
     )]

@@ -186,7 +186,7 @@ fn picture_size(place: &Text<'_>, part: &SourcePart) -> Result<Size, PlanError> 
     });
     let at = text.span().start;
     let size =
-        sides.ok_or_else(|| place.error(at, format!("`{}` is not a size; write it as 640x360", text.as_ref())))?;
+        sides.ok_or_else(|| place.error(at, format!("`{}` is not a size: write it as 640x360", text.as_ref())))?;
     size.check().map_err(|error| place.error(at, error.to_string()))?;
     Ok(size)
 }

@@ -82,7 +82,7 @@ fn what_is_wrong_with_flows_alone_is_said() {
     for (from, to, words) in [
         ("media = []", "media = []\n    controllers = [\"fixed\"]", "leave `controllers`, `system` and `oracle` out"),
         ("\"copa\"]", "\"copah\"]", "no law of congestion control `copah`"),
-        ("buckets:4", "buckets:5", "no parameter of Hera's"),
+        ("buckets:4", "buckets:5", "not a parameter of Hera"),
     ] {
         let error = refusal(&TEXT.replace(from, to));
         assert!(error.contains(words), "{error}");
