@@ -61,6 +61,8 @@ export class Connection {
   #first: FirstChoice | null;
   #certificate: string | null;
   #wanted = true;
+  /** Ends the attempts in progress. */
+  readonly #stop = new AbortController();
   #carrier: Carrier | null = null;
   #attempt = 0;
   /** Advice for a network that lets nothing through: the newest that a transport gave. */
@@ -106,6 +108,7 @@ export class Connection {
 
   close(): void {
     this.#wanted = false;
+    this.#stop.abort();
     void this.#carrier?.close();
     this.#wake?.();
   }
@@ -131,7 +134,7 @@ export class Connection {
     try {
       winner = await this.#dial();
     } catch (error) {
-      if (error instanceof Refused) this.#out.onRefused(error.reason, error.message);
+      if (error instanceof Refused && this.#wanted) this.#out.onRefused(error.reason, error.message);
       // A server that is away or refuses says nothing about transports.
       if (!(error instanceof Blocked)) return { why: explain(error) };
       if (error.advice) this.#advice = error.advice;
@@ -177,7 +180,7 @@ export class Connection {
       rank: this.#candidates.indexOf(name),
       dial: (limit: AbortSignal) => TRANSPORT[name].dial({ origin, certificate, askForPeer }, limit),
     }));
-    return race(entrants, DIAL_TIMEOUT_MS);
+    return race(entrants, DIAL_TIMEOUT_MS, this.#stop.signal);
   }
 
   /** Says why the session has this transport, or "" where it has the best of all. */

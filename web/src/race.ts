@@ -44,9 +44,9 @@ interface Attempt<Opened> {
 }
 
 /** Runs the race. The first entrant wins as soon as it is open; others wait for better ones that are still on their way. Each attempt takes at
- *  most `limitMs`. Throws what `failureOf` makes of the failures when nobody gets through. */
-export async function race<Opened extends Closable>(entrants: readonly Entrant<Opened>[], limitMs: number): Promise<Winner<Opened>> {
-  const { winner, attempts, failures } = await new Race(entrants, limitMs).run();
+ *  most `limitMs`; `stop` ends all of them. Throws what `failureOf` makes of the failures when nobody gets through. */
+export async function race<Opened extends Closable>(entrants: readonly Entrant<Opened>[], limitMs: number, stop?: AbortSignal): Promise<Winner<Opened>> {
+  const { winner, attempts, failures } = await new Race(entrants, limitMs).run(stop);
   const losers = attempts.filter((attempt) => attempt !== winner);
   const farewells = losers.map(({ controller, opened, settled }) => {
     controller.abort();
@@ -72,11 +72,13 @@ class Race<Opened extends Closable> {
     this.#limitMs = limitMs;
   }
 
-  async run(): Promise<{ winner: Attempt<Opened> | null; attempts: Attempt<Opened>[]; failures: Map<TransportName, unknown> }> {
+  async run(stop?: AbortSignal): Promise<{ winner: Attempt<Opened> | null; attempts: Attempt<Opened>[]; failures: Map<TransportName, unknown> }> {
     const patience = setTimeout(() => this.#decide(), PATIENCE_MS);
     const winner = await new Promise<Attempt<Opened> | null>((resolve) => {
       this.#finish = resolve;
-      this.#startNext();
+      stop?.addEventListener("abort", () => resolve(null));
+      if (stop?.aborted) resolve(null);
+      else this.#startNext();
     });
     this.#over = true;
     clearTimeout(patience);
@@ -129,6 +131,7 @@ class Race<Opened extends Closable> {
 function failureOf(failures: readonly unknown[]): unknown {
   const blocked = failures.filter((failure) => failure instanceof Blocked);
   const last = blocked.at(-1);
+  if (failures.length === 0) return new Error("the connection was closed");
   if (!last || blocked.length < failures.length) return failures.find((failure) => !(failure instanceof Blocked));
   return new Blocked(last.message, blocked.map(({ advice }) => advice).filter(Boolean).join(" "));
 }

@@ -166,6 +166,16 @@ test("an offer that is still unanswered when another transport wins takes no pla
   assert.deepEqual(log.requests.filter(({ pathname }) => pathname.startsWith("/whep")).map(({ method }) => method), ["POST", "DELETE"]);
 });
 
+test("a connection that is closed while transports race leaves all of them and begins no other", async () => {
+  connection = connect();
+  await time.advance(300);
+  connection.close();
+  await time.advance(3_000);
+  assert.deepEqual(dialled(), [["webtransport", 0], ["webrtc", 250]]);
+  assert.deepEqual([...new Set(log.left.map(([name]) => name))].sort(), ["webrtc", "webtransport"]);
+  assert.deepEqual([log.opened, log.states.map(({ state }) => state)], [[], ["connecting"]]);
+});
+
 test("the best transport runs alone where it is ready at once", async () => {
   network.webtransport = 60;
   connection = connect();
