@@ -15,7 +15,7 @@ use nearlight_wire::{Bytes32, ClientMessage, Hello, ServerMessage, Welcome};
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior};
 
-use crate::access::admission::{PERMIT_LOST, Permit};
+use crate::access::admission::{Displacement, Permit};
 use crate::metrics::OpenSession;
 use crate::session::common::{ClientPreferences, SessionCommon, bound_devices};
 use crate::session::exchange::{Delivery, ToApplication};
@@ -26,7 +26,7 @@ use crate::transports::carrier::{Carrier, CarrierEvent};
 const CONNECT_LIMIT: Span = Span::from_secs(20);
 /// Interval at which a client's rate display is updated.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
-/// Longest wait of the loop, after which it checks whether another client has taken its permit.
+/// Longest wait of the loop, after which it checks its limits of time.
 const MAX_WAIT: Span = Span::from_secs(1);
 const RENDERER_STOPPED: &str = "the renderer has stopped";
 
@@ -126,7 +126,6 @@ impl<C: Carrier> SessionTask<C> {
     async fn wait(&mut self, timers: &mut Timers) -> Result<(), String> {
         let clock = self.state.clock;
         let latest = clock.now() + MAX_WAIT;
-        // The loop wakes at the latest to check its permit.
         let due = self.driver.due().map_or(latest, |(at, _)| at.min(latest));
         let Timers { status, alarm, closing } = timers;
         tokio::select! {
@@ -136,7 +135,11 @@ impl<C: Carrier> SessionTask<C> {
             output = next_studio_output(&mut self.common) => self.on_studio_output(clock.now(), output)?,
             _ = status.tick(), if self.connected => self.report(clock.now())?,
             () = alarm.at(due) => {}
+            why = self.permit.displaced() => return Err(why.words().into()),
             _ = closing.wait_for(|closing| *closing) => return Err("the server is shutting down".into()),
+        }
+        if self.common.as_ref().is_some_and(|common| common.exchange.input.take_acted()) {
+            self.permit.on_active(clock.now());
         }
         Ok(())
     }
@@ -150,8 +153,8 @@ impl<C: Carrier> SessionTask<C> {
         if !self.connected && now.saturating_since(self.began) > CONNECT_LIMIT {
             return Err("the client did not connect".into());
         }
-        if self.permit.is_lost() {
-            return Err(PERMIT_LOST.into());
+        if let Some(why) = self.permit.displacement() {
+            return Err(why.words().into());
         }
         let woken = self.driver.step(now, &mut self.carrier, self.common.as_mut());
         if let Some(wake) = woken {
@@ -174,7 +177,7 @@ impl<C: Carrier> SessionTask<C> {
             CarrierEvent::Negotiated(preferences) => self.open(preferences),
             CarrierEvent::Connected => {
                 if !self.permit.on_heard(now) {
-                    return Err(PERMIT_LOST.into());
+                    return Err(self.permit.displacement().unwrap_or(Displacement::Forfeit).words().into());
                 }
                 self.connected = true;
                 self.counted = Some(self.state.metrics.open_session(self.number));
@@ -269,7 +272,7 @@ impl<C: Carrier> SessionTask<C> {
                 let stream = self.common.as_mut().map(|common| common.resized(size, views));
                 return stream.map_or(Ok(()), |stream| self.carrier.send(now, ServerMessage::Stream(stream)));
             }
-            StudioOutput::Picture(Some(Delivery::Failed(reason))) => return Err(reason),
+            StudioOutput::Failed(reason) => return Err(reason),
             StudioOutput::Picture(None) => return Err(RENDERER_STOPPED.into()),
             StudioOutput::Sound(packet) => self.carrier.on_sound(now, packet),
             // The session is informed of it in the next step.
@@ -295,6 +298,8 @@ impl<C: Carrier> SessionTask<C> {
 enum StudioOutput {
     /// A delivery of the encoder, or none when the renderer has stopped.
     Picture(Option<Delivery>),
+    /// No more frames come, for this reason.
+    Failed(String),
     Sound(SoundPacket),
     Output(Output),
     /// A frame was skipped.
@@ -308,6 +313,7 @@ async fn next_studio_output(common: &mut Option<SessionCommon>) -> StudioOutput 
     };
     tokio::select! {
         delivery = deliveries.recv() => StudioOutput::Picture(delivery),
+        reason = exchange.failure.wait() => StudioOutput::Failed(reason),
         Some(packet) = sounds.recv() => StudioOutput::Sound(packet),
         Some(output) = outputs.recv() => StudioOutput::Output(output),
         () = exchange.skipped.wait() => StudioOutput::Skip,

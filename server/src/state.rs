@@ -19,7 +19,7 @@ use nearlight_webrtc::Peer;
 use nearlight_wire::{Hello, PROTOCOL_VERSION, RecoveryPolicy, RefusalReason};
 use tokio::sync::watch;
 
-use crate::access::admission::{Admission, AdmissionError, Permit, SUSPECT_SILENCE};
+use crate::access::admission::{Admission, AdmissionError, Applicant, Permit, SUSPECT_SILENCE};
 use crate::access::pairing::{AuthError, Pairing, ProofChannel, VerifiedProof};
 use crate::event_log::EventLog;
 use crate::media::sound::Mixer;
@@ -121,18 +121,17 @@ impl ServerState {
 
     /// Returns a codec and a permit for a client that has proved that it knows the token. If the only candidate is the permit of a silent
     /// client, such as this client's own previous session that was killed a moment ago, it waits for that permit to become free.
-    pub(crate) async fn admit(&self, peer: IpAddr, hello: &Hello) -> Result<(CodecKind, Permit), Rejection> {
+    pub(crate) async fn admit(&self, applicant: Applicant, hello: &Hello) -> Result<(CodecKind, Permit), Rejection> {
         let codec = self.choose(|kind| hello.codecs.contains(kind))?;
-        let guest = Guest { address: peer, trusted: true };
         let came_at = self.clock.now();
         loop {
             let now = self.clock.now();
-            match self.admission.take(now, guest) {
+            match self.admission.take(now, applicant) {
                 Err(AdmissionError::SilentClient(_)) if now < came_at + ADMISSION_PATIENCE => {
                     tokio::time::sleep(ADMISSION_CHECK).await;
                 }
                 // A client that was killed a moment ago is not yet known to be silent.
-                Err(AdmissionError::Full) if now <= came_at + SUSPECT_SILENCE => {
+                Err(AdmissionError::Full | AdmissionError::Reserved) if now <= came_at + SUSPECT_SILENCE => {
                     tokio::time::sleep(ADMISSION_CHECK).await;
                 }
                 taken => {
@@ -213,8 +212,8 @@ impl ServerState {
             .map_err(|wait| self.rejection_with_wait(wait, "Too many offers came from this address."))
     }
 
-    pub(crate) fn try_admit(&self, now: Time, guest: Guest) -> Result<Permit, Rejection> {
-        self.admission.take(now, guest).map_err(|why| self.not_admitted(why))
+    pub(crate) fn try_admit(&self, now: Time, applicant: Applicant) -> Result<Permit, Rejection> {
+        self.admission.take(now, applicant).map_err(|why| self.not_admitted(why))
     }
 
     fn not_admitted(&self, why: AdmissionError) -> Rejection {
@@ -222,6 +221,10 @@ impl ServerState {
             AdmissionError::Full => {
                 let message =
                     "The server is full. Try again when somebody has left, or start it with a larger --max-clients.";
+                self.refuse(Refusal::Full, RefusalReason::Full, message)
+            }
+            AdmissionError::Reserved => {
+                let message = "The places for clients of your role are taken; the others are reserved. Try again when somebody has left, or start the server with a larger --max-clients.";
                 self.refuse(Refusal::Full, RefusalReason::Full, message)
             }
             AdmissionError::SilentClient(wait) => {

@@ -1,14 +1,16 @@
 //! Messages between servers about one room. `docs/wire.md`, section "Rooms on several servers", is the normative description.
 
-use nearlight_rooms::{Join, MAX_SNAPSHOT_BYTES, MAX_UPSTREAM_BYTES};
+use std::net::IpAddr;
+
+use nearlight_rooms::{Join, JoinError, MAX_SNAPSHOT_BYTES, MAX_UPSTREAM_BYTES};
 use nearlight_units::{Bitrate, Span};
 
 use crate::entry::VERSION;
 
 /// Longest batch in bytes. NATS accepts 1 MiB by default.
 pub const MAX_BATCH_BYTES: usize = 768 << 10;
-/// Bytes of the longest join, with its fields and lengths.
-const MAX_JOIN_BYTES: usize = 128;
+/// Bytes of the longest join, with its fields and lengths, and the address before it.
+const MAX_JOIN_BYTES: usize = 16 + 128;
 
 /// A member's connection to its server. The server numbers its connections and never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,8 +19,11 @@ pub struct Connection(pub u32);
 /// A message about a member from its server to the room's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamItem {
-    /// The member wants to join, or to reclaim its seat. The join has a key and is repeated until it is answered.
-    Join(Join),
+    /// The member wants to join, or to reclaim its seat, from this address. The join has a key and is repeated until it is answered.
+    Join {
+        join: Join,
+        address: IpAddr,
+    },
     Message(Vec<u8>),
     /// The member has left.
     Left,
@@ -40,10 +45,8 @@ pub enum UpstreamItem {
 pub enum DownstreamItem {
     /// The member has a seat.
     Joined,
-    /// The member gets no seat: its name is invalid if `name`, and otherwise the room is full.
-    Refused {
-        name: bool,
-    },
+    /// The member gets no seat.
+    Refused(JoinError),
     Message(Vec<u8>),
     /// The membership has ended, or continues over another connection.
     Ended,
@@ -87,7 +90,13 @@ impl Batch {
                 begin(&mut out, UP, *term);
                 for (connection, item) in items {
                     match item {
-                        UpstreamItem::Join(join) => put(&mut out, 1, *connection, &join.to_bytes()),
+                        UpstreamItem::Join { join, address } => {
+                            let mapped = match address {
+                                IpAddr::V4(address) => address.to_ipv6_mapped(),
+                                IpAddr::V6(address) => *address,
+                            };
+                            put(&mut out, 1, *connection, &[&mapped.octets(), &join.to_bytes()[..]].concat());
+                        }
                         UpstreamItem::Message(bytes) => put(&mut out, 2, *connection, bytes),
                         UpstreamItem::Left => put(&mut out, 3, *connection, &[]),
                         UpstreamItem::Lost => put(&mut out, 4, *connection, &[]),
@@ -106,7 +115,7 @@ impl Batch {
                 for (connection, item) in items {
                     match item {
                         DownstreamItem::Joined => put(&mut out, 1, *connection, &[]),
-                        DownstreamItem::Refused { name } => put(&mut out, 2, *connection, &[u8::from(*name)]),
+                        DownstreamItem::Refused(error) => put(&mut out, 2, *connection, &refusal(*error)),
                         DownstreamItem::Message(bytes) => put(&mut out, 3, *connection, bytes),
                         DownstreamItem::Ended => put(&mut out, 4, *connection, &[]),
                         DownstreamItem::Unknown => put(&mut out, 5, *connection, &[]),
@@ -142,6 +151,18 @@ impl Batch {
     }
 }
 
+/// Returns the content of a refusal: its kind, and the time to wait in seconds.
+fn refusal(error: JoinError) -> [u8; 5] {
+    let (kind, wait) = match error {
+        JoinError::Full => (0, Span::ZERO),
+        JoinError::Name => (1, Span::ZERO),
+        JoinError::Removed => (2, Span::ZERO),
+        JoinError::AddressHold(wait) => (3, wait),
+    };
+    let [a, b, c, d] = (wait.as_secs_f64().ceil() as u32).to_be_bytes();
+    [kind, a, b, c, d]
+}
+
 /// Tag, connection and content of an item, and the bytes after it.
 type Item<'a> = (u8, Connection, &'a [u8], &'a [u8]);
 
@@ -155,12 +176,13 @@ fn item(bytes: &[u8]) -> Result<Item<'_>, BatchError> {
 
 fn parse_upstream(tag: u8, content: &[u8]) -> Result<UpstreamItem, BatchError> {
     Ok(match (tag, content) {
-        (1, join) if join.len() <= MAX_JOIN_BYTES => {
+        (1, content) if content.len() <= MAX_JOIN_BYTES => {
+            let (address, join) = content.split_first_chunk::<16>().ok_or(BatchError)?;
             let join = Join::parse(join).map_err(|_| BatchError)?;
             if join.key.is_none() {
                 return Err(BatchError);
             }
-            UpstreamItem::Join(join)
+            UpstreamItem::Join { join, address: IpAddr::from(*address).to_canonical() }
         }
         (2, message) if message.len() <= MAX_UPSTREAM_BYTES => UpstreamItem::Message(message.to_vec()),
         (3, []) => UpstreamItem::Left,
@@ -182,7 +204,16 @@ fn parse_upstream(tag: u8, content: &[u8]) -> Result<UpstreamItem, BatchError> {
 fn parse_downstream(tag: u8, content: &[u8]) -> Result<DownstreamItem, BatchError> {
     Ok(match (tag, content) {
         (1, []) => DownstreamItem::Joined,
-        (2, [name @ (0 | 1)]) => DownstreamItem::Refused { name: *name == 1 },
+        (2, [kind, a, b, c, d]) => {
+            let seconds = u32::from_be_bytes([*a, *b, *c, *d]);
+            DownstreamItem::Refused(match (*kind, seconds) {
+                (0, 0) => JoinError::Full,
+                (1, 0) => JoinError::Name,
+                (2, 0) => JoinError::Removed,
+                (3, _) => JoinError::AddressHold(Span::from_secs(i64::from(seconds))),
+                _ => return Err(BatchError),
+            })
+        }
         (3, message) if message.len() <= MAX_SNAPSHOT_BYTES => DownstreamItem::Message(message.to_vec()),
         (4, []) => DownstreamItem::Ended,
         (5, []) => DownstreamItem::Unknown,
@@ -205,4 +236,28 @@ pub(crate) fn split<T>(items: Vec<(Connection, T)>, length: impl Fn(&T) -> usize
         }
     }
     batches
+}
+
+#[cfg(test)]
+mod tests {
+    use nearlight_rooms::{Role, SeatKey};
+
+    use super::*;
+
+    #[test]
+    fn joins_and_refusals_are_read_back() {
+        let key = Some(SeatKey([7; 16]));
+        let join = Join { room: "main".into(), role: Role::Guest, name: "Ada".into(), colour: [1, 2, 3], key };
+        for address in ["192.0.2.1", "2001:db8::"].map(|address| address.parse().expect("an address")) {
+            let items = vec![(Connection(3), UpstreamItem::Join { join: join.clone(), address })];
+            let batch = Batch::Upstream { term: 2, items };
+            assert_eq!(Batch::parse(&batch.to_bytes()), Ok(batch));
+        }
+        let held = JoinError::AddressHold(Span::from_secs(61));
+        for error in [JoinError::Full, JoinError::Name, JoinError::Removed, held] {
+            let batch = Batch::Downstream { term: 2, items: vec![(Connection(3), DownstreamItem::Refused(error))] };
+            assert_eq!(Batch::parse(&batch.to_bytes()), Ok(batch));
+        }
+        assert_eq!(refusal(JoinError::AddressHold(Span::from_millis(200))), [3, 0, 0, 0, 1], "a wait is rounded up");
+    }
 }

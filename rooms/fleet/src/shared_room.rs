@@ -1,6 +1,7 @@
 //! One server's view of one room, see [`crate`].
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 
 use nearlight_rooms::{CheckpointError, Join, JoinError, MemberId, ObjectId, Room, RoomConfig, RoomEvent, is_urgent};
 use nearlight_units::{Bitrate, Span, Time};
@@ -47,6 +48,7 @@ pub struct EntryWrite {
 #[derive(Debug)]
 struct LocalMember {
     join: Join,
+    address: IpAddr,
     /// The term in which the owner has confirmed the member's seat.
     joined: Option<u32>,
     asked_at: Option<Time>,
@@ -154,9 +156,9 @@ impl SharedRoom {
         self.over || self.locals.is_empty() && self.owned.is_none() && !self.lease.is_writing()
     }
 
-    /// Takes the join of a client that has connected to this server. The join must have a key.
-    pub fn on_join(&mut self, now: Time, connection: Connection, join: Join) {
-        let local = LocalMember { join, joined: None, asked_at: None, told: false, blocked: false };
+    /// Takes the join of a client that has connected to this server from this address. The join must have a key.
+    pub fn on_join(&mut self, now: Time, connection: Connection, address: IpAddr, join: Join) {
+        let local = LocalMember { join, address, joined: None, asked_at: None, told: false, blocked: false };
         self.locals.insert(connection, local);
         self.over = false;
         self.advance(now);
@@ -225,8 +227,8 @@ impl SharedRoom {
         let runs = self.lease.is_owner(now);
         let Some(owned) = self.owned.as_mut().filter(|owned| owned.term == term && runs) else { return };
         let key = (from.clone(), connection);
-        if let UpstreamItem::Join(join) = &item {
-            let answer = owned.on_join(now, &key, join, &mut self.down);
+        if let UpstreamItem::Join { join, address } = &item {
+            let answer = owned.on_join(now, &key, *address, join, &mut self.down);
             return self.answer(now, from, connection, answer);
         }
         let Some(member) = owned.members.get(&key).copied() else {
@@ -234,7 +236,7 @@ impl SharedRoom {
         };
         let room = &mut owned.room;
         match item {
-            UpstreamItem::Join(_) => {}
+            UpstreamItem::Join { .. } => {}
             UpstreamItem::Message(bytes) => room.on_message(now, member, &bytes),
             UpstreamItem::Left => room.on_leave(now, member),
             UpstreamItem::Lost => {
@@ -287,8 +289,7 @@ impl SharedRoom {
                     self.to_members.push_back((connection, MemberOutput::Joined));
                 }
             }
-            DownstreamItem::Refused { name } => {
-                let error = if name { JoinError::Name } else { JoinError::Full };
+            DownstreamItem::Refused(error) => {
                 let to = if local.told { MemberOutput::Ended } else { MemberOutput::Refused(error) };
                 self.to_members.push_back((connection, to));
                 self.locals.remove(&connection);
@@ -423,17 +424,21 @@ impl SharedRoom {
         let due = |local: &LocalMember| {
             local.joined != Some(term) && local.asked_at.is_none_or(|at| now - at >= JOIN_RETRY_INTERVAL)
         };
-        let waiting: Vec<_> =
-            self.locals.iter().filter(|(_, local)| due(local)).map(|(id, local)| (*id, local.join.clone())).collect();
+        let waiting: Vec<_> = self
+            .locals
+            .iter()
+            .filter(|(_, local)| due(local))
+            .map(|(id, local)| (*id, UpstreamItem::Join { join: local.join.clone(), address: local.address }))
+            .collect();
         for (connection, join) in waiting {
             if let Some(local) = self.locals.get_mut(&connection) {
                 (local.asked_at, local.blocked) = (Some(now), false);
             }
             if owner == self.me {
                 let me = self.me.clone();
-                self.on_up(now, term, &me, connection, UpstreamItem::Join(join));
+                self.on_up(now, term, &me, connection, join);
             } else {
-                self.up.push((connection, UpstreamItem::Join(join)));
+                self.up.push((connection, join));
                 self.batch_due.get_or_insert(now);
             }
         }
@@ -514,9 +519,12 @@ impl SharedRoom {
         self.checkpoint.clone_from(&checkpoint);
         let term = owned.term;
         self.next_write = now + CHECKPOINT_INTERVAL;
-        let expected = self.lease.ask(now, term, draining || is_empty)?;
-        self.deleting = is_empty && !draining;
-        let entry = Entry { owner: self.me.clone(), term, released: draining, checkpoint };
+        // The entry of a room from which somebody was removed stays, so that the client stays away from the next room of this name.
+        let deletes = is_empty && !draining && owned.room.removed_clients().is_empty();
+        let released = draining || is_empty;
+        let expected = self.lease.ask(now, term, released)?;
+        self.deleting = deletes;
+        let entry = Entry { owner: self.me.clone(), term, released, checkpoint };
         Some(EntryWrite { expected, entry: (!self.deleting).then_some(entry) })
     }
 
@@ -546,13 +554,14 @@ impl OwnedRoom {
         &mut self,
         now: Time,
         key: &(ServerId, Connection),
+        address: IpAddr,
         join: &Join,
         down: &mut BTreeMap<ServerId, Vec<(Connection, DownstreamItem)>>,
     ) -> DownstreamItem {
         if self.members.contains_key(key) {
             return DownstreamItem::Joined;
         }
-        match self.room.on_join(now, join, self.room.grantable(join.role)) {
+        match self.room.on_join_from(now, Some(address), join, self.room.grantable(join.role)) {
             Ok(member) => {
                 self.members.insert(key.clone(), member);
                 // The member's previous connection is obsolete.
@@ -562,8 +571,7 @@ impl OwnedRoom {
                 }
                 DownstreamItem::Joined
             }
-            Err(JoinError::Full) => DownstreamItem::Refused { name: false },
-            Err(JoinError::Name) => DownstreamItem::Refused { name: true },
+            Err(error) => DownstreamItem::Refused(error),
         }
     }
 

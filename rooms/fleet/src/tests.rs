@@ -1,6 +1,7 @@
 //! Tests of servers, a directory and a network between them, all of which may fail, in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
 
 use nearlight_rooms::{
     Avatar, EndReason, Join, ObjectId, Replica, ReplicaEvent, Request, Role, RoomConfig, SeatKey, default_objects,
@@ -13,6 +14,7 @@ use crate::*;
 
 const OBJECT: ObjectId = ObjectId(1);
 const STEP: Span = Span::from_millis(5);
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn id(number: usize) -> ServerId {
     ServerId::new(&format!("s{number}")).expect("a name")
@@ -107,7 +109,7 @@ impl World {
         let connection = Connection(self.next_connection);
         let join = self.members[member].join.clone();
         if let Some(room) = &mut self.servers[server] {
-            room.on_join(self.now, connection, join);
+            room.on_join(self.now, connection, ADDRESS, join);
             self.members[member].connected = Some((server, connection));
             self.members[member].replica.on_connected();
         }

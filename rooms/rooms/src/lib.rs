@@ -31,7 +31,9 @@ mod history;
 mod interest;
 mod limits;
 mod message;
+mod name;
 mod pose;
+mod removal;
 mod replica;
 mod room;
 mod state;
@@ -43,6 +45,7 @@ pub use message::{
     SeatKey, is_member_name, is_room_name, is_urgent, is_voice, write_voice,
 };
 pub use pose::{Avatar, JOINTS_PER_HAND, NotAPose};
+pub use removal::RemovedClients;
 pub use replica::{ObservedBody, Replica, ReplicaEvent, Request, RequestError};
 pub use room::{CheckpointError, Counters, JoinError, Room, RoomConfig, RoomEvent, Traffic, default_objects};
 pub use state::{Cause, Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role, RoomState};

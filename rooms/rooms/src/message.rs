@@ -14,6 +14,7 @@ pub(crate) use voice::{read_voice, write_heard};
 use nearlight_units::{Span, Time};
 
 use crate::cursor::{Reader, write_bytes, write_varint};
+use crate::removal::MAX_REMOVED_CLIENTS;
 use crate::state::{Change, MemberId, ObjectId, Revision, Role};
 
 /// The version that both ends must speak; it is the high nibble of every message's first byte.
@@ -32,8 +33,8 @@ pub const MAX_UPSTREAM_BYTES: usize = 16 << 10;
 pub const MAX_MESSAGE_BYTES: usize = 16 << 10;
 /// Bytes of the longest snapshot: a full room with bodies, joints and objects.
 pub const MAX_SNAPSHOT_BYTES: usize = 512 << 10;
-/// Bytes of the longest checkpoint of a room: a snapshot, and 22 bytes for each member.
-pub const MAX_CHECKPOINT_BYTES: usize = MAX_SNAPSHOT_BYTES + 22 * MAX_MEMBERS + 1;
+/// Bytes of the longest checkpoint of a room: a snapshot, 23 bytes for each member, and 34 for each removed client.
+pub const MAX_CHECKPOINT_BYTES: usize = MAX_SNAPSHOT_BYTES + 23 * MAX_MEMBERS + 34 * MAX_REMOVED_CLIENTS + 3;
 /// Commands that fit into one message.
 pub(crate) const MAX_COMMANDS: usize = 64;
 /// Changes that fit into one message.

@@ -8,7 +8,8 @@ mod voice;
 
 pub use continuation::CheckpointError;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 use nearlight_wire::Pose;
@@ -19,7 +20,9 @@ use crate::limits::{LimitViolation, Limits};
 use crate::message::{
     EndReason, Join, MAX_MEMBERS, MAX_OBJECTS, SeatKey, SubjectId, Upstream, is_member_name, is_voice,
 };
+use crate::name::{comparable_name, unique_name};
 use crate::pose::{NotAPose, QuantisedPose, Sample};
+use crate::removal::{Exclusion, RemovedClient, RemovedClients};
 use crate::state::{Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role, RoomState};
 
 /// Interval at which the interest of members is updated: a fifth of a second, in which a person runs a metre.
@@ -92,6 +95,10 @@ pub enum JoinError {
     Full,
     #[error("the name has control characters or more bytes than fit; choose another")]
     Name,
+    #[error("a host has removed you from this room; join another one, or ask for a new link")]
+    Removed,
+    #[error("a host has removed somebody at your network address; try again in {:.0} s", .0.as_secs_f64().ceil())]
+    AddressHold(Span),
 }
 
 /// Counts of refused content, summed over all members.
@@ -124,6 +131,10 @@ struct Seat {
     /// Whether the member is in the room's own program: nothing is sent to it, and it may be silent.
     local: bool,
     key: Option<SeatKey>,
+    /// Where the member's connection comes from, if that is known.
+    address: Option<IpAddr>,
+    /// The highest role for the token with which the member came. A host may give it another role.
+    permitted: Role,
     /// Whether the next command sets the member's command number, whatever number this room knows.
     adopts_commands: bool,
     delivery: Delivery,
@@ -168,6 +179,7 @@ pub struct Room {
     events: VecDeque<RoomEvent>,
     voices: voice::VoiceQueues,
     counters: Counters,
+    removed: RemovedClients,
 }
 
 impl Room {
@@ -203,6 +215,7 @@ impl Room {
             events: VecDeque::new(),
             voices: voice::VoiceQueues::default(),
             counters: Counters::default(),
+            removed: RemovedClients::default(),
         })
     }
 
@@ -250,25 +263,60 @@ impl Room {
         self.newest(*self.objects.get(&object)?).map(|sample| *sample.head())
     }
 
-    /// Lets a client join with the role that the server grants. A client whose key has a seat reclaims that seat unchanged.
+    /// Returns the clients that hosts have removed, for the room that follows this one under the same name.
+    #[must_use]
+    pub const fn removed_clients(&self) -> &RemovedClients {
+        &self.removed
+    }
+
+    /// Keeps these clients out as well as those that are removed later.
+    #[must_use]
+    pub fn with_removed_clients(self, removed: RemovedClients) -> Self {
+        Self { removed, ..self }
+    }
+
+    /// Lets a client join whose address is unknown, see [`Room::on_join_from`].
     pub fn on_join(&mut self, now: Time, join: &Join, role: Role) -> Result<MemberId, JoinError> {
-        if let Some(member) = join.key.and_then(|key| self.claim_seat(now, key)) {
+        self.on_join_from(now, None, join, role)
+    }
+
+    /// Lets a client join with the role that the server grants, which is at most the one in `join`. A client whose key has a seat reclaims
+    /// that seat; its role changes only if its token is for another role than the one with which it came. Clients that a host has removed
+    /// stay away.
+    pub fn on_join_from(
+        &mut self,
+        now: Time,
+        address: Option<IpAddr>,
+        join: &Join,
+        role: Role,
+    ) -> Result<MemberId, JoinError> {
+        let Join { name, colour, key, role: permitted, .. } = join;
+        if let Some(member) = key.and_then(|key| self.claim_seat(now, key, address, *permitted)) {
             return Ok(member);
         }
-        let Join { name, colour, key, .. } = join;
+        match self.removed.exclusion(now, RemovedClient { key: *key, address }) {
+            Some(Exclusion::Removed) => return Err(JoinError::Removed),
+            // The owner's token opens the room from everywhere.
+            Some(Exclusion::AddressHold(wait)) if *permitted != Role::Host => return Err(JoinError::AddressHold(wait)),
+            Some(Exclusion::AddressHold(_)) | None => {}
+        }
         let member = self.admit(now, Member { role, name: name.clone(), colour: *colour }, false)?;
-        if let Some(seat) = self.seat_mut(member).filter(|_| key.is_some()) {
-            (seat.key, seat.adopts_commands) = (*key, true);
-            seat.delivery.adopt_numbers();
+        if let Some(seat) = self.seat_mut(member) {
+            (seat.address, seat.permitted) = (address, *permitted);
+            if key.is_some() {
+                (seat.key, seat.adopts_commands) = (*key, true);
+                seat.delivery.adopt_numbers();
+            }
         }
         Ok(member)
     }
 
     fn admit(&mut self, now: Time, member: Member, local: bool) -> Result<MemberId, JoinError> {
-        let Member { role, name, .. } = &member;
-        if !is_member_name(name) {
+        if !is_member_name(&member.name) {
             return Err(JoinError::Name);
         }
+        let taken: BTreeSet<String> = self.state.members().map(|(_, member)| comparable_name(&member.name)).collect();
+        let member = Member { name: unique_name(&member.name, |name| taken.contains(name)), ..member };
         let place = match self.seats.iter().position(Option::is_none) {
             Some(place) => place,
             None if self.seats.len() < MAX_MEMBERS => {
@@ -280,7 +328,7 @@ impl Room {
         };
         let id = MemberId(self.next_member);
         self.next_member += 1;
-        let role = *role;
+        let role = member.role;
         if !local {
             if self.remote == 0 {
                 self.next_tick = now;
@@ -301,6 +349,8 @@ impl Room {
             id,
             local,
             key: None,
+            address: None,
+            permitted: Role::Host,
             adopts_commands: false,
             delivery: Delivery::new(now, self.config.tick, self.config.rate, self.subjects.len(), self.log_start),
             limits: Limits::new(now),

@@ -253,6 +253,88 @@ fn roles_decide_who_may_do_what() {
     hall.assert_agreement();
 }
 
+/// The join of a client with this key, from an address that ends with `address`.
+fn join_from(hall: &mut Hall, address: u8, key: Option<u8>, (name, role): (&str, Role)) -> Result<MemberId, JoinError> {
+    let key = key.map(|key| SeatKey([key; 16]));
+    let join = Join { room: "main".into(), role, name: name.into(), colour: [0; 3], key };
+    let address = std::net::IpAddr::from([192, 0, 2, address]);
+    hall.room.on_join_from(hall.now, Some(address), &join, hall.room.grantable(role))
+}
+
+#[test]
+fn a_removed_member_does_not_come_back_with_its_key_or_under_another() {
+    let mut hall = Hall::new(&[Role::Host]);
+    let host = hall.members[0].0;
+    let (own, other) = (("Eve", Role::Guest), ("Host", Role::Guest));
+    let eve = join_from(&mut hall, 1, Some(1), own).expect("a place");
+    let neighbour = join_from(&mut hall, 1, Some(2), own).expect("a place");
+    let unnamed = join_from(&mut hall, 3, None, own).expect("a place");
+    for member in [eve, unnamed] {
+        hall.ask(0, Request::Remove { member });
+    }
+    hall.pass(200);
+    for (address, key) in [(1, Some(1)), (2, Some(1)), (3, None)] {
+        assert_eq!(join_from(&mut hall, address, key, other), Err(JoinError::Removed), "{address} {key:?}");
+    }
+    for (address, key) in [(1, Some(9)), (1, None), (3, Some(9))] {
+        let refused = join_from(&mut hall, address, key, other);
+        assert!(matches!(refused, Err(JoinError::AddressHold(wait)) if wait <= Span::from_secs(60)), "{refused:?}");
+    }
+    assert_eq!(join_from(&mut hall, 1, Some(2), own), Ok(neighbour), "who has a seat keeps it");
+    assert!(join_from(&mut hall, 1, Some(8), ("Boss", Role::Host)).is_ok(), "the owner's token opens the room");
+    assert!(join_from(&mut hall, 2, Some(7), own).is_ok(), "others are not concerned");
+    hall.now += Span::from_secs(60);
+    assert!(join_from(&mut hall, 1, Some(9), own).is_ok());
+    assert_eq!(join_from(&mut hall, 1, Some(1), own), Err(JoinError::Removed), "a key stays removed");
+    assert_eq!(hall.room.state().member(host).map(|member| member.role), Some(Role::Host));
+
+    let mut checkpoint = Vec::new();
+    hall.room.write_checkpoint(&mut checkpoint);
+    assert!(checkpoint.len() <= MAX_CHECKPOINT_BYTES);
+    hall.room = Room::restore(hall.now, RoomConfig::default(), &checkpoint, 1).expect("its own checkpoint");
+    assert_eq!(join_from(&mut hall, 2, Some(1), own), Err(JoinError::Removed), "wherever the room goes on");
+    let removed = hall.room.removed_clients().clone();
+    let next = Room::new(hall.now, RoomConfig::default(), &[]).expect("no pose is wrong");
+    hall.room = next.with_removed_clients(removed);
+    assert_eq!(join_from(&mut hall, 2, Some(1), own), Err(JoinError::Removed), "or begins anew");
+}
+
+#[test]
+fn a_seat_that_is_reclaimed_has_no_role_above_the_token_s() {
+    let mut hall = Hall::new(&[]);
+    let host = join_from(&mut hall, 1, Some(1), ("Ada", Role::Host)).expect("a place");
+    let guest = join_from(&mut hall, 1, Some(2), ("Bob", Role::Guest)).expect("a place");
+    let role = |hall: &Hall, id| hall.room.state().member(id).map(|member| member.role);
+    let mut checkpoint = Vec::new();
+    hall.room.write_checkpoint(&mut checkpoint);
+    hall.room = Room::restore(hall.now, RoomConfig::default(), &checkpoint, 1).expect("its own checkpoint");
+    assert_eq!(join_from(&mut hall, 1, Some(1), ("Ada", Role::Host)), Ok(host));
+    assert_eq!(role(&hall, host), Some(Role::Host), "with the same token nothing changes");
+    hall.members.push((host, Replica::new(hall.now, Span::from_millis(50))));
+    hall.received.push(0);
+    hall.pass(200);
+    hall.ask(0, Request::SetRole { member: guest, role: Role::Host });
+    hall.pass(200);
+    assert_eq!(join_from(&mut hall, 1, Some(2), ("Bob", Role::Guest)), Ok(guest));
+    assert_eq!(role(&hall, guest), Some(Role::Host), "what a host has granted stays");
+    assert_eq!(join_from(&mut hall, 9, Some(1), ("Eve", Role::Spectator)), Ok(host));
+    assert_eq!(role(&hall, host), Some(Role::Spectator));
+    assert_eq!(join_from(&mut hall, 1, Some(1), ("Ada", Role::Host)), Ok(host));
+    assert_eq!(role(&hall, host), Some(Role::Guest), "as whoever comes while the room has a host");
+}
+
+#[test]
+fn members_of_one_name_are_told_apart() {
+    let mut hall = Hall::new(&[]);
+    let names = ["Ada", "Ada", "a\u{200b}da", "\u{202e}Ada", ""];
+    let named = |hall: &mut Hall, (number, name): (u8, &&str)| {
+        let id = join_from(hall, 1, Some(number), (name, Role::Guest)).expect("a place");
+        hall.room.state().member(id).map(|member| member.name.clone()).unwrap_or_default()
+    };
+    let seen: Vec<String> = (1..).zip(&names).map(|named_so| named(&mut hall, named_so)).collect();
+    assert_eq!(seen, ["Ada", "Ada (2)", "ada (3)", "Ada (4)", ""]);
+}
+
 #[test]
 fn a_claim_on_what_another_holds_moves_nothing() {
     use crate::message::Upstream;

@@ -11,7 +11,7 @@ use nearlight_rooms::Role;
 use nearlight_session::Sender;
 use nearlight_wire::{Binding, Bytes32, Hello, ServerMessage};
 
-use crate::access::admission::Permit;
+use crate::access::admission::{Applicant, Permit};
 use crate::access::pairing::{ProofChannel, VerifiedProof};
 use crate::metrics::Refusal;
 use crate::session::common::{ClientPreferences, SessionCommon};
@@ -146,7 +146,7 @@ pub(crate) async fn refuse<G: Handshake>(handshake: G, rejection: Rejection) {
 pub(crate) async fn receive<G: Handshake>(state: &Arc<ServerState>, handshake: G) -> Option<AcceptedClient<G>> {
     let ProvenClient { hello, role, proof, handshake, place } = prove(state, handshake).await?;
     let peer = handshake.peer();
-    let admitted = state.admit(peer, &hello).await;
+    let admitted = state.admit(Applicant::new(peer, role), &hello).await;
     drop(place);
     let (codec, permit) = match admitted {
         Ok(admitted) => admitted,

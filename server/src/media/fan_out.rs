@@ -33,7 +33,7 @@ use crate::media::pictures::Pictures;
 use crate::media::sound::Mixer;
 use crate::media::studio::{Format, StudioOptions, forward_outputs, forward_to_application};
 use crate::metrics::{Metrics, SharedFigures};
-use crate::session::exchange::{Delivery, SessionExchange};
+use crate::session::exchange::SessionExchange;
 
 /// While no new picture arrives, interval at which the studio checks whether a viewer still needs the current one.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -232,7 +232,7 @@ impl State {
             tracing::error!(%error, "there are no more pictures");
         }
         for viewer in self.groups.iter().flat_map(|group| &group.viewers) {
-            viewer.exchange.stream.deliver(Delivery::Failed(error.to_string()));
+            viewer.exchange.failure.report(error.to_string());
         }
     }
 

@@ -14,7 +14,7 @@ use nearlight_wire::{FrameHeader, View};
 
 use crate::media::encoding::display_budget;
 use crate::media::pictures::SharedPicture;
-use crate::session::exchange::{Delivery, SessionExchange, SharedFrame};
+use crate::session::exchange::{SessionExchange, SharedFrame};
 
 /// Jobs in progress, as for a viewer's own encoder: one picture being encoded and one queued.
 const MAX_QUEUED_JOBS: usize = 2;
@@ -146,7 +146,7 @@ impl EncodeTask {
         if let Err(error) = &coded {
             tracing::error!(%error, "the encoder of several clients failed");
             for recipient in &job.recipients {
-                recipient.exchange.stream.deliver(Delivery::Failed(error.to_string()));
+                recipient.exchange.failure.report(error.to_string());
             }
         }
         coded.is_ok()

@@ -28,7 +28,7 @@ use crate::media::overload::{FrameSlot, OverloadMonitor};
 use crate::media::sound::Mixer;
 use crate::metrics::Metrics;
 use crate::rooms::SharedRoom;
-use crate::session::exchange::{Delivery, SessionExchange, ToApplication};
+use crate::session::exchange::{SessionExchange, ToApplication};
 
 /// Smallest width and height to which a controller can shrink a picture. Guess: the world is still recognisable in it.
 const MIN_PICTURE: Size = Size { width: 256, height: 144 };
@@ -243,7 +243,7 @@ impl RenderLoop {
             let slot = self.draw_all().inspect_err(|error| {
                 tracing::error!(%error, "there are no more pictures");
                 for viewer in &self.viewers {
-                    viewer.exchange.stream.deliver(Delivery::Failed(error.to_string()));
+                    viewer.exchange.failure.report(error.to_string());
                 }
             })?;
             let now = self.clock.now();
@@ -304,7 +304,7 @@ impl RenderLoop {
                 ended: false,
             }),
             Err(error) => {
-                exchange.stream.deliver(Delivery::Failed(format!("no thread for the encoder: {error}")));
+                exchange.failure.report(format!("no thread for the encoder: {error}"));
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nearlight_fleet::nats::{Carrier, FleetEvent, FleetRequest, RoomCarrier};
 use nearlight_fleet::{Connection, MemberOutput, SharedRoom, WriteError};
 use nearlight_net::Alarm;
-use nearlight_rooms::{JoinError, RoomConfig, default_objects, is_voice};
+use nearlight_rooms::{JoinError, RemovedClients, RoomConfig, default_objects, is_voice};
 use nearlight_units::Time;
 use tokio::sync::{mpsc, oneshot};
 
@@ -111,16 +111,17 @@ impl FleetTask {
         if !self.room.is_over() {
             self.idle_since = now;
         }
-        now - self.idle_since >= IDLE_CHECK_INTERVAL && self.state.rooms.close(&self.name, || self.incoming.is_empty())
+        now - self.idle_since >= IDLE_CHECK_INTERVAL
+            && self.state.rooms.close(&self.name, || self.incoming.is_empty(), RemovedClients::default)
     }
 
     fn on_message(&mut self, now: Time, message: RoomInput) {
         match message {
             RoomInput::Join(request) => {
-                let JoinRequest { connection, join, outgoing, answer } = *request;
+                let JoinRequest { connection, address, join, outgoing, answer } = *request;
                 let peer = Peer::new(connection, outgoing);
                 self.connected.insert(connection, ConnectedMember { peer, answer: Some(answer) });
-                self.room.on_join(now, connection, join);
+                self.room.on_join(now, connection, address, join);
             }
             RoomInput::Message { connection, bytes } => self.room.on_message(now, connection, &bytes),
             RoomInput::Left { connection, lost } => {

@@ -1,17 +1,19 @@
 //! One member's connection over any carrier, from the challenge to the end.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use nearlight_fleet::Connection;
-use nearlight_net::nonce;
-use nearlight_rooms::{Join, JoinError, SeatKey};
+use nearlight_net::{nonce, subscriber};
+use nearlight_rooms::{Join, JoinError, SeatKey, is_urgent};
 use nearlight_wire::{RefusalReason, RoomsWelcome};
 use tokio::sync::{mpsc, oneshot};
 
 use super::peer::{Network, OutgoingReceiver, OutgoingSender};
-use super::{JoinRequest, RoomInput, enter, take_place, task};
+use super::{JoinRequest, MemberPlace, RoomInput, enter, take_place, task};
+use crate::access::admission::Applicant;
 use crate::access::handshake::{Handshake, ProvenClient, prove, refuse};
 use crate::metrics::Refusal;
 use crate::state::{Rejection, ServerState, clean};
@@ -72,7 +74,7 @@ impl Disconnect {
 pub(super) async fn serve<H: MemberHandshake>(state: Arc<ServerState>, sessions: Sessions, handshake: H) {
     let Some(proven) = prove(&state, handshake).await else { return };
     let ProvenClient { hello, role: permitted, proof, mut handshake, place: waiting } = proven;
-    let place = match take_place(&state) {
+    let place = match take_place(&state, Applicant::new(handshake.peer(), permitted)) {
         Ok(place) => place,
         Err(error) => {
             state.metrics.on_refusal(Refusal::Full);
@@ -103,7 +105,7 @@ pub(super) async fn serve<H: MemberHandshake>(state: Arc<ServerState>, sessions:
     tracing::debug!(%peer, room = join.room, client = clean(&hello.client), "a member joins");
     handshake.claim(&state);
     let name = join.room.clone();
-    let joined = match join_room(&state, &sessions, join, &handshake.network()).await {
+    let joined = match join_room(&state, &sessions, subscriber(peer), join, &handshake.network()).await {
         Ok(joined) => joined,
         Err(rejection) => return refuse(handshake, rejection).await,
     };
@@ -113,7 +115,7 @@ pub(super) async fn serve<H: MemberHandshake>(state: Arc<ServerState>, sessions:
     let mut writing = tokio::spawn(writing.write(stream));
     let mut written = false;
     let lost = tokio::select! {
-        ended = read(&mut reading, &room, connection) => {
+        ended = read(&mut reading, &room, connection, &place) => {
             let Disconnect { reason, lost } = ended;
             tracing::debug!(connection = connection.0, reason, "a member's connection has ended");
             lost
@@ -123,6 +125,10 @@ pub(super) async fn serve<H: MemberHandshake>(state: Arc<ServerState>, sessions:
             broke.unwrap_or(true)
         }
         _ = &mut ended => false,
+        why = place.displaced() => {
+            tracing::info!(connection = connection.0, reason = why.words(), "a membership ended");
+            false
+        }
     };
     // If the room ended the membership itself, it ignores this.
     let _ = room.send(RoomInput::Left { connection, lost }).await;
@@ -147,6 +153,7 @@ struct JoinedRoom {
 async fn join_room(
     state: &Arc<ServerState>,
     sessions: &Sessions,
+    address: IpAddr,
     join: Join,
     network: &Network,
 ) -> Result<JoinedRoom, Rejection> {
@@ -156,11 +163,13 @@ async fn join_room(
         let room = enter(state, sessions, &join.room).await.map_err(|error| full(error.to_string()))?;
         let (answer, answered) = oneshot::channel();
         let (outgoing, delivered) = OutgoingSender::new(network.clone());
-        let request = JoinRequest { connection, join: join.clone(), outgoing, answer };
+        let request = JoinRequest { connection, address, join: join.clone(), outgoing, answer };
         let _ = room.send(RoomInput::Join(Box::new(request))).await;
         match answered.await {
             Ok(Ok(())) => return Ok(JoinedRoom { room, connection, delivered }),
-            Ok(Err(error @ JoinError::Full)) => return Err(full(task::join_error_message(error))),
+            Ok(Err(error @ (JoinError::Full | JoinError::AddressHold(_)))) => {
+                return Err(full(task::join_error_message(error)));
+            }
             Ok(Err(error)) => {
                 let reason = RefusalReason::Protocol;
                 return Err(Rejection { reason, message: task::join_error_message(error), wait: None });
@@ -172,10 +181,17 @@ async fn join_room(
 }
 
 /// Forwards the member's messages to the room until there are no more.
-async fn read(reading: &mut impl MemberReader, room: &mpsc::Sender<RoomInput>, connection: Connection) -> Disconnect {
+async fn read(
+    reading: &mut impl MemberReader,
+    room: &mpsc::Sender<RoomInput>,
+    connection: Connection,
+    place: &MemberPlace,
+) -> Disconnect {
     loop {
         match reading.recv().await {
             Ok(bytes) => {
+                // Members at rest send a sign of life too; commands are the user's.
+                place.on_heard(is_urgent(&bytes));
                 if room.send(RoomInput::Message { connection, bytes }).await.is_err() {
                     return Disconnect::left("the room has closed");
                 }

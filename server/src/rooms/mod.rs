@@ -12,16 +12,18 @@ pub(crate) mod websocket;
 pub(crate) mod webtransport;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nearlight_fleet::Connection;
 use nearlight_fleet::nats::Carrier;
-use nearlight_rooms::{Join, JoinError, NotAPose, ObjectId, Room, RoomConfig, default_objects};
+use nearlight_rooms::{Join, JoinError, NotAPose, ObjectId, RemovedClients, Room, RoomConfig, default_objects};
 use nearlight_units::{Span, Time};
 use nearlight_wire::Pose;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::access::admission::{Admission, AdmissionError, Applicant, Displacement, Permit};
 use crate::state::ServerState;
 use crate::transports::Sessions;
 use fleet::FleetTask;
@@ -51,8 +53,11 @@ impl SharedRoom {
         Ok(Self { room: Mutex::new(room), transmits: Notify::new() })
     }
 
-    fn with_default_objects(now: Time) -> Self {
-        Self::new(now, &default_objects()).expect("the objects have poses")
+    /// Creates a room that keeps these clients out.
+    fn with_default_objects(now: Time, removed: RemovedClients) -> Self {
+        let Self { room, transmits } = Self::new(now, &default_objects()).expect("the objects have poses");
+        let room = room.into_inner().unwrap_or_else(PoisonError::into_inner).with_removed_clients(removed);
+        Self { room: Mutex::new(room), transmits }
     }
 
     fn lock(&self) -> MutexGuard<'_, Room> {
@@ -93,6 +98,8 @@ enum RoomInput {
 /// A client's request to join a room.
 struct JoinRequest {
     connection: Connection,
+    /// Where the connection comes from.
+    address: IpAddr,
     join: Join,
     /// The channel to the member, which the room drops when the membership ends.
     outgoing: OutgoingSender,
@@ -102,6 +109,7 @@ struct JoinRequest {
 /// The open rooms, and how many members they have together.
 pub(crate) struct Rooms {
     max_members: usize,
+    admission: Arc<Admission>,
     open: Mutex<Directory>,
     /// The default room, if it is the demonstration's world.
     world: Option<Arc<SharedRoom>>,
@@ -113,17 +121,41 @@ pub(crate) struct Rooms {
 #[derive(Default)]
 struct Directory {
     rooms: BTreeMap<String, mpsc::Sender<RoomInput>>,
-    members: usize,
+    /// Clients that were removed from rooms that have closed, at most [`MAX_ROOMS`] of them.
+    removed: BTreeMap<String, RemovedClients>,
 }
 
 /// A member's place on the server, which is returned when it is dropped.
-struct MemberPlace(Arc<ServerState>);
+struct MemberPlace {
+    state: Arc<ServerState>,
+    permit: Option<Permit>,
+}
+
+impl MemberPlace {
+    /// Records that the member was heard, and whether its user has done something.
+    fn on_heard(&self, acted: bool) {
+        let now = self.state.clock.now();
+        if let Some(permit) = &self.permit {
+            permit.on_heard(now);
+            if acted {
+                permit.on_active(now);
+            }
+        }
+    }
+
+    /// Waits until another member has taken this place.
+    async fn displaced(&self) -> Displacement {
+        match &self.permit {
+            Some(permit) => permit.displaced().await,
+            None => std::future::pending().await,
+        }
+    }
+}
 
 impl Drop for MemberPlace {
     fn drop(&mut self) {
-        let mut open = self.0.rooms.open();
-        open.members -= 1;
-        self.0.metrics.on_members(open.members);
+        self.permit.take();
+        self.state.metrics.on_members(self.state.rooms.admission.held());
     }
 }
 
@@ -134,6 +166,10 @@ enum EnterError {
     Disabled,
     #[error("The server's rooms are full. Try again when somebody has left, or start it with a larger --max-members.")]
     MembersFull,
+    #[error(
+        "The places for members of your role are taken; the others are reserved. Try again when somebody has left, or start the server with a larger --max-members."
+    )]
+    Reserved,
     #[error("{MAX_ROOMS} rooms are open on this server. Join one of them, or try again when one has closed.")]
     TooManyRooms,
 }
@@ -143,7 +179,8 @@ impl Rooms {
     /// demonstration's world. Rooms of a fleet have no world, because each server has one of its own.
     pub(crate) fn new(max_members: usize, world: Option<Arc<SharedRoom>>, fleet: Option<Carrier>) -> Self {
         let world = world.filter(|_| fleet.is_none());
-        Self { max_members, open: Mutex::default(), world, fleet, next_connection: AtomicU32::new(1) }
+        let (admission, open) = (Admission::new(max_members), Mutex::default());
+        Self { max_members, admission, open, world, fleet, next_connection: AtomicU32::new(1) }
     }
 
     /// Returns whether other servers share the same rooms.
@@ -160,14 +197,26 @@ impl Rooms {
     }
 
     /// Closes a room if `is_idle` still holds under the lock, which is false if somebody has just come. Returns whether the room was
-    /// closed.
-    fn close(&self, name: &str, is_idle: impl FnOnce() -> bool) -> bool {
+    /// closed. Clients that were removed from it stay away from the next room of this name.
+    fn close(&self, name: &str, is_idle: impl FnOnce() -> bool, removed: impl FnOnce() -> RemovedClients) -> bool {
         let mut open = self.open();
         let closes = is_idle();
         if closes {
             open.rooms.remove(name);
+            let removed = removed();
+            if !removed.is_empty() {
+                if open.removed.len() >= MAX_ROOMS {
+                    open.removed.pop_first();
+                }
+                open.removed.insert(name.to_owned(), removed);
+            }
         }
         closes
+    }
+
+    /// Takes the clients that were removed from the last room of this name.
+    fn removed_from(&self, name: &str) -> RemovedClients {
+        self.open().removed.remove(name).unwrap_or_default()
     }
 }
 
@@ -179,17 +228,21 @@ pub(crate) async fn open_world(state: &Arc<ServerState>, sessions: &Sessions) {
     }
 }
 
-fn take_place(state: &Arc<ServerState>) -> Result<MemberPlace, EnterError> {
-    let mut open = state.rooms.open();
-    match state.rooms.max_members {
-        0 => Err(EnterError::Disabled),
-        most if open.members >= most => Err(EnterError::MembersFull),
-        _ => {
-            open.members += 1;
-            state.metrics.on_members(open.members);
-            Ok(MemberPlace(Arc::clone(state)))
-        }
+/// Takes a place for a member, which may be another's, see [`Admission::take`].
+fn take_place(state: &Arc<ServerState>, applicant: Applicant) -> Result<MemberPlace, EnterError> {
+    if state.rooms.max_members == 0 {
+        return Err(EnterError::Disabled);
     }
+    let now = state.clock.now();
+    let permit = state.rooms.admission.take(now, applicant).map_err(|error| match error {
+        AdmissionError::Reserved => EnterError::Reserved,
+        AdmissionError::Full | AdmissionError::SilentClient(_) | AdmissionError::AddressLimit(_) => {
+            EnterError::MembersFull
+        }
+    })?;
+    permit.on_heard(now);
+    state.metrics.on_members(state.rooms.admission.held());
+    Ok(MemberPlace { state: Arc::clone(state), permit: Some(permit) })
 }
 
 /// Returns the channel to the room of this name, after opening the room and starting its task if necessary.

@@ -39,7 +39,8 @@ impl RoomTask {
         let now = state.clock.now();
         let world = state.rooms.world.clone().filter(|_| name == DEFAULT_ROOM);
         let is_world = world.is_some();
-        let room = world.unwrap_or_else(|| Arc::new(SharedRoom::with_default_objects(now)));
+        let removed = state.rooms.removed_from(&name);
+        let room = world.unwrap_or_else(|| Arc::new(SharedRoom::with_default_objects(now, removed)));
         let (peers, members) = (BTreeMap::new(), BTreeMap::new());
         Self {
             state,
@@ -96,7 +97,8 @@ impl RoomTask {
             self.empty_since = now;
         }
         let is_over = self.name != DEFAULT_ROOM && now - self.empty_since >= EMPTY_LIMIT;
-        is_over && self.state.rooms.close(&self.name, || self.incoming.is_empty())
+        let removed = || self.room.lock().removed_clients().clone();
+        is_over && self.state.rooms.close(&self.name, || self.incoming.is_empty(), removed)
     }
 
     fn on_message(&mut self, now: Time, room: &mut Room, message: RoomInput) {
@@ -120,8 +122,8 @@ impl RoomTask {
     }
 
     fn on_newcomer(&mut self, now: Time, room: &mut Room, request: JoinRequest) {
-        let JoinRequest { connection, join, outgoing, answer } = request;
-        let joined = room.on_join(now, &join, room.grantable(join.role));
+        let JoinRequest { connection, address, join, outgoing, answer } = request;
+        let joined = room.on_join_from(now, Some(address), &join, room.grantable(join.role));
         if let Ok(member) = joined {
             self.members.insert(connection, member);
             // The member's previous connection is obsolete.

@@ -48,7 +48,7 @@ impl Visitor {
         let (outgoing, OutgoingReceiver { stream: incoming, ended }) = OutgoingSender::new(Network::Tcp(None));
         let (answer, answered) = oneshot::channel();
         let connection = server.state.rooms.new_connection();
-        let request = JoinRequest { connection, join, outgoing, answer };
+        let request = JoinRequest { connection, address: std::net::Ipv4Addr::LOCALHOST.into(), join, outgoing, answer };
         assert!(room.send(RoomInput::Join(Box::new(request))).await.is_ok(), "the room runs");
         answered.await.expect("an answer").expect("a place");
         let replica = Replica::new(clock.now(), Span::from_millis(50));

@@ -4,6 +4,7 @@
 //! side waits for the other's work. Every queue in them has a bound, which is given where it is filled.
 
 mod application;
+mod failure;
 mod input;
 mod notifier;
 mod send_progress;
@@ -26,6 +27,7 @@ pub(crate) use application::ToApplication;
 pub(crate) use stream::{Delivery, SharedFrame, StreamTarget};
 
 use application::ApplicationExchange;
+use failure::Failure;
 use input::InputQueue;
 use notifier::StudioNotifier;
 use skipped::SkippedFrames;
@@ -44,6 +46,8 @@ pub(crate) struct SessionExchange {
     role: Role,
     /// Targets for the encoder, and its frames for the session.
     pub(crate) stream: StreamExchange,
+    /// Why no more frames come.
+    pub(crate) failure: Failure,
     /// Frames that were not encoded.
     pub(crate) skipped: SkippedFrames,
     /// The user's input for the application.
@@ -72,6 +76,7 @@ impl SessionExchange {
             marker: false,
             role: Role::default(),
             stream: StreamExchange::new(target, deliveries),
+            failure: Failure::default(),
             skipped: SkippedFrames::default(),
             input: InputQueue::new(Arc::clone(&notifier)),
             application: ApplicationExchange::new(Arc::clone(&notifier), outputs),
@@ -115,7 +120,7 @@ impl SessionExchange {
     /// Logs that the encoder has failed, and tells the session that no more frames come.
     pub(crate) fn on_encoder_failed(&self, error: &CodecError) {
         tracing::error!(viewer = self.viewer.0, %error, "the encoder failed");
-        self.stream.deliver(Delivery::Failed(error.to_string()));
+        self.failure.report(error.to_string());
     }
 
     /// Waits until the session has taken every frame and passed what may leave at once to its transport, at most for `limit`.
@@ -123,9 +128,10 @@ impl SessionExchange {
         self.stream.wait_until_sent(limit, || self.has_left());
     }
 
-    /// Records that the session has ended.
+    /// Records that the session has ended. Nobody waits for its frames any more.
     pub(crate) fn leave(&self) {
         self.left.store(true, Ordering::Relaxed);
+        self.stream.on_left();
     }
 
     /// Returns whether the session has ended.

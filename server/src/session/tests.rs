@@ -7,21 +7,20 @@ use nearlight_rooms::Role;
 use nearlight_scene::{OpenedSource, PacedTestCard, TestCard};
 use nearlight_session::{CaptureAlignment, Presence, Receiver, ReceiverConfig, Sender, ServerEnd};
 use nearlight_units::Bitrate;
-use nearlight_urs::signalling::Guest;
 use nearlight_wire::marker::Marker;
 use nearlight_wire::{Base64, DisplayKind, Fov, Pose, RecoveryPolicy, RefusalReason, View};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::access::admission::Admission;
+use crate::access::admission::{Admission, Applicant};
 use crate::access::pairing::Pairing;
 use crate::media::studio::{Format, Studio, StudioOptions};
 use crate::metrics::Metrics;
 use crate::rooms::SharedRoom;
 use crate::state::{MediaTransport, OfferLimiter};
 
-const CLIENT: Guest = Guest { address: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), trusted: true };
+const CLIENT: Applicant = Applicant::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), Role::Host);
 const NEVER: Duration = Duration::from_secs(20);
 
 /// An item from the client to the server.

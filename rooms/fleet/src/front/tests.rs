@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::AnnouncementError;
 
 const CHECK: &str = "0011";
 const START: Time = Time::from_secs(100);
@@ -129,6 +130,16 @@ fn servers_with_another_token_get_nobody_and_are_told_of_once() {
 }
 
 #[test]
+fn a_refused_announcement_is_told_of_once_and_ends_no_server() {
+    let mut front = front(&[("a", 0, 0, 0.0, &[])]);
+    let told = [id("evil"), id("evil"), id("a"), id("a")].map(|server| front.on_refused(START, server));
+    assert_eq!(told, [true, false, true, false]);
+    assert_eq!(order(&front, START, None, PlaceKind::Client), Ok(vec!["a".to_owned()]));
+    let others = (0..2 * MAX_SERVERS).filter(|number| front.on_refused(START, id(&format!("s{number}")))).count();
+    assert_eq!(others + 2, MAX_SERVERS, "no more are remembered than servers");
+}
+
+#[test]
 fn announcements_are_read_back_and_others_are_refused() {
     let own = announcement(1, 2, 0.25, &[("main", 2)]);
     assert_eq!(Announcement::parse(&own.to_bytes()), Ok(own.clone()));
@@ -136,14 +147,16 @@ fn announcements_are_read_back_and_others_are_refused() {
         Announcement { load: 1.5, ..own.clone() },
         Announcement { load: f64::NAN, ..own.clone() },
         Announcement { link: "https://a b/".into(), ..own.clone() },
-        Announcement { link: "x".repeat(600), ..own.clone() },
+        Announcement { link: format!("https://{}", "x".repeat(600)), ..own.clone() },
         announcement(1, 2, 0.25, &[("No Room", 2)]),
     ];
     for wrong in wrong {
         assert!(Announcement::parse(&wrong.to_bytes()).is_err(), "{wrong:?}");
     }
     let text = String::from_utf8(own.to_bytes()).expect("JSON");
-    assert!(Announcement::parse(text.replace("\"version\":1", "\"version\":9").as_bytes()).is_err());
+    assert!(Announcement::parse(text.replace("\"version\":2", "\"version\":9").as_bytes()).is_err());
+    let insecure = Announcement { link: "http://192.0.2.1:8090/".into(), ..own };
+    assert_eq!(Announcement::parse(&insecure.to_bytes()), Err(AnnouncementError::Insecure), "tokens go there");
     for bytes in [&b""[..], b"{}", b"[", &vec![b' '; 1 << 20]] {
         assert!(Announcement::parse(bytes).is_err());
     }

@@ -89,7 +89,9 @@ pub async fn watch(options: &NatsOptions, key: &FleetKey) -> Result<mpsc::Receiv
     let (told, heard) = mpsc::channel(MAX_QUEUED_EVENTS);
     // The newest state is what matters, so nothing is lost if there is only room for one.
     let (connection, mut connected) = tokio::sync::watch::channel(true);
-    let tell = move |is_connected| drop(connection.send_replace(is_connected));
+    let tell = move |is_connected| {
+        connection.send_replace(is_connected);
+    };
     let client = open(options, "front", tell).await?;
     let servers = servers(&client).await?;
     let key = key.clone();

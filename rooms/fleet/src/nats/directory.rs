@@ -67,15 +67,16 @@ impl RoomEntry {
         }
     }
 
-    /// Returns the entry that counts when the directory holds this. Only its owner deletes an entry.
+    /// Returns the entry that counts when the directory holds this.
     fn newest(&self, stored: Option<&[u8]>) -> Option<Entry> {
         let read = stored.map(|sealed| self.open(sealed)).transpose();
         let mut known = self.known();
-        let own = known.as_ref().filter(|known| known.entry.owner == self.me && !known.entry.released);
-        let doubt = match (&read, own) {
+        let held = known.as_ref().filter(|known| !known.entry.released);
+        let doubt = match (&read, held) {
             (Err(error), _) => Some(error.as_str()),
-            (Ok(None), Some(_)) => Some("another program has deleted it"),
-            (Ok(Some(read)), Some(own)) if read.is_older_than(own) => {
+            // If its owner has deleted it after all, the room is free when the owner has been silent for long enough.
+            (Ok(None), Some(_)) => Some("it was deleted while the room had an owner"),
+            (Ok(Some(read)), Some(own)) if own.entry.owner == self.me && read.is_older_than(own) => {
                 Some("another program has put an older one in its place")
             }
             _ => None,

@@ -1,5 +1,7 @@
 //! The state of a room in messages: changes, receipts, snapshots and checkpoints.
 
+use std::net::IpAddr;
+
 use super::{
     Kind, MAX_CHECKPOINT_BYTES, MAX_EVENT_BYTES, MAX_MEMBERS, MAX_NAME_BYTES, MAX_OBJECTS, MessageError, SeatKey,
     expect, read_member_id, read_object_id, read_owner, read_role,
@@ -7,7 +9,8 @@ use super::{
 use crate::cursor::{Reader, write_bytes, write_varint};
 use crate::digest::Digest;
 use crate::pose::{QuantisedPose, Sample, part};
-use crate::state::{Cause, Change, CommandNumber, Member, MemberId, ObjectId, Revision};
+use crate::removal::{MAX_REMOVED_CLIENTS, RemovedClient};
+use crate::state::{Cause, Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role};
 
 impl Change {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
@@ -114,6 +117,8 @@ pub(crate) fn write_changes_head(first: Revision, receipt: Receipt, count: usize
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SavedSeat {
     pub(crate) key: Option<SeatKey>,
+    /// The highest role for the member's token.
+    pub(crate) permitted: Role,
     /// The latest command that was carried out or refused.
     pub(crate) command: CommandNumber,
 }
@@ -125,16 +130,27 @@ pub(crate) struct SavedRoom {
     pub(crate) snapshot: Snapshot,
     /// The seats of the snapshot's members, in the same order.
     pub(crate) seats: Vec<SavedSeat>,
+    pub(crate) removed: Vec<RemovedClient>,
 }
 
 impl SavedRoom {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.push(Kind::Checkpoint.first_byte());
         self.snapshot.write(out);
-        for SavedSeat { key, command } in &self.seats {
-            out.push(u8::from(key.is_some()));
-            out.extend(key.iter().flat_map(|key| key.0));
+        for SavedSeat { key, permitted, command } in &self.seats {
+            write_key(*key, out);
+            out.push(*permitted as u8);
             write_varint(out, u64::from(command.0));
+        }
+        write_varint(out, self.removed.len() as u64);
+        for RemovedClient { key, address } in &self.removed {
+            write_key(*key, out);
+            out.push(u8::from(address.is_some()));
+            let mapped = |address: &IpAddr| match address {
+                IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                IpAddr::V6(address) => address.octets(),
+            };
+            out.extend(address.iter().flat_map(mapped));
         }
     }
 
@@ -148,15 +164,34 @@ impl SavedRoom {
         let snapshot = Snapshot::read(&mut reader)?;
         let mut seats = Vec::new();
         for _ in &snapshot.members {
-            let key = match reader.u8()? {
+            let (key, permitted) = (read_key(&mut reader)?, read_role(&mut reader)?);
+            seats.push(SavedSeat { key, permitted, command: CommandNumber(reader.varint32("command")?) });
+        }
+        let mut removed = Vec::new();
+        for _ in 0..reader.count(MAX_REMOVED_CLIENTS, "removed")? {
+            let key = read_key(&mut reader)?;
+            let address = match reader.u8()? {
                 0 => None,
-                1 => Some(SeatKey(reader.array()?)),
-                _ => return Err(MessageError::Field("key")),
+                1 => Some(IpAddr::from(reader.array::<16>()?).to_canonical()),
+                _ => return Err(MessageError::Field("address")),
             };
-            seats.push(SavedSeat { key, command: CommandNumber(reader.varint32("command")?) });
+            removed.push(RemovedClient { key, address });
         }
         reader.finish()?;
-        Ok(Self { snapshot, seats })
+        Ok(Self { snapshot, seats, removed })
+    }
+}
+
+fn write_key(key: Option<SeatKey>, out: &mut Vec<u8>) {
+    out.push(u8::from(key.is_some()));
+    out.extend(key.iter().flat_map(|key| key.0));
+}
+
+fn read_key(reader: &mut Reader<'_>) -> Result<Option<SeatKey>, MessageError> {
+    match reader.u8()? {
+        0 => Ok(None),
+        1 => Ok(Some(SeatKey(reader.array()?))),
+        _ => Err(MessageError::Field("key")),
     }
 }
 

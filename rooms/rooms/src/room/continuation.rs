@@ -1,5 +1,7 @@
 //! Continuation: members whose connections broke, and rooms that another program continues.
 
+use std::net::IpAddr;
+
 use nearlight_units::Time;
 
 use super::{Room, RoomConfig};
@@ -48,17 +50,32 @@ impl Room {
         if wished == Role::Host && has_host { Role::Guest } else { wished }
     }
 
-    /// Returns the member whose seat has this key, which reclaims it over another connection.
-    pub(super) fn claim_seat(&mut self, now: Time, key: SeatKey) -> Option<MemberId> {
+    /// Returns the member whose seat has this key, which reclaims it over another connection. With a token of the same role as before, its
+    /// role stays, which a host may have changed. With another token, it gets a role that this one permits.
+    pub(super) fn claim_seat(
+        &mut self,
+        now: Time,
+        key: SeatKey,
+        address: Option<IpAddr>,
+        permitted: Role,
+    ) -> Option<MemberId> {
         let place = self.seats.iter().position(|seat| seat.as_ref().is_some_and(|seat| seat.key == Some(key)))?;
         let mut seat = self.seats[place].take()?;
         let mut fresh = self.new_seat(now, seat.id, false);
         fresh.delivery.adopt_numbers();
         (seat.delivery, seat.clock, seat.heard_at) = (fresh.delivery, None, now);
-        (seat.poses_due, seat.adopts_commands) = (false, true);
-        let id = seat.id;
+        (seat.poses_due, seat.adopts_commands, seat.address) = (false, true, address);
+        let (id, former) = (seat.id, seat.permitted);
+        seat.permitted = permitted;
         self.seats[place] = Some(seat);
         self.make_ready(place);
+        // Roles are ordered, the highest first.
+        let role = self.state.member(id).map_or(permitted, |member| member.role);
+        if permitted > former && permitted > role {
+            self.set_role(id, permitted);
+        } else if permitted < former {
+            self.set_role(id, self.grantable(permitted));
+        }
         Some(id)
     }
 
@@ -69,23 +86,28 @@ impl Room {
         let mut seats = Vec::new();
         snapshot.members.retain(|(id, _, _)| {
             let seat = self.places.get(id).and_then(|place| self.seats[*place].as_ref()).filter(|seat| !seat.local);
-            seats.extend(seat.map(|seat| SavedSeat { key: seat.key, command: seat.command }));
+            seats.extend(seat.map(|seat| SavedSeat {
+                key: seat.key,
+                permitted: seat.permitted,
+                command: seat.command,
+            }));
             seat.is_some()
         });
         for (_, owner, _) in &mut snapshot.objects {
             *owner = owner.filter(|owner| snapshot.members.iter().any(|(id, _, _)| id == owner));
         }
-        SavedRoom { snapshot, seats }.write(out);
+        SavedRoom { snapshot, seats, removed: self.removed.iter().copied().collect() }.write(out);
     }
 
     /// Continues a room in a later term than the one that wrote the checkpoint. Its members have seats, which they reclaim by
     /// [`Room::on_join`] with their keys. Members that do not are silent, and leave.
     pub fn restore(now: Time, config: RoomConfig, checkpoint: &[u8], term: u32) -> Result<Self, CheckpointError> {
-        let SavedRoom { snapshot, seats } = SavedRoom::parse(checkpoint)?;
+        let SavedRoom { snapshot, seats, removed } = SavedRoom::parse(checkpoint)?;
         if snapshot.revision.term() >= term {
             return Err(CheckpointError::Term { of: snapshot.revision.term(), term });
         }
         let mut room = Self::new(now, config, &[]).expect("a world without objects");
+        removed.into_iter().for_each(|client| room.removed.add(now, client));
         for (object, _, pose) in snapshot.objects.iter().take(MAX_OBJECTS) {
             let mut subject = Subject::new(SubjectId::Object(*object), now);
             subject.set(now, now, None, Sample::of_object(*pose));
@@ -109,7 +131,7 @@ impl Room {
         }
         let mut next_member = snapshot.you.0;
         let mut keys = std::collections::BTreeSet::new();
-        for ((id, member, body), SavedSeat { key, command }) in snapshot.members.into_iter().zip(seats) {
+        for ((id, member, body), SavedSeat { key, permitted, command }) in snapshot.members.into_iter().zip(seats) {
             let place = room.seats.len();
             if room.places.insert(id, place).is_some() || key.is_some_and(|key| !keys.insert(key)) {
                 return Err(CheckpointError::Contradictory);
@@ -117,7 +139,8 @@ impl Room {
             room.seats.push(None);
             room.subjects.push(None);
             let mut seat = room.new_seat(now, id, false);
-            (seat.key, seat.command, seat.command_revision) = (key, command, room.state.revision);
+            (seat.key, seat.permitted) = (key, permitted);
+            (seat.command, seat.command_revision) = (command, room.state.revision);
             seat.delivery.blocked = true;
             room.seats[place] = Some(Box::new(seat));
             room.set_body_place(now, place, Some(id));

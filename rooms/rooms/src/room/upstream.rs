@@ -6,6 +6,7 @@ use super::Room;
 use crate::interest::Viewer;
 use crate::message::{Command, EndReason, MAX_EVENT_BYTES, Upstream};
 use crate::pose::{QuantisedPose, Sample};
+use crate::removal::RemovedClient;
 use crate::state::{Cause, Change, CommandNumber, MemberId, ObjectId, Role};
 
 /// Shortest silence that counts as an outage. A member at rest sends a keep-alive every second.
@@ -110,6 +111,13 @@ impl Room {
         }
     }
 
+    pub(super) fn set_role(&mut self, member: MemberId, role: Role) {
+        if let Some(place) = self.places.get(&member).copied() {
+            self.set_hidden(place, !role.acts());
+            self.append(&Change::Role { id: member, role });
+        }
+    }
+
     /// Executes a member's command, if it may do that. Returns false if nothing changed.
     pub(super) fn carry_out(&mut self, now: Time, cause: Cause, command: &Command) -> bool {
         let by = cause.by;
@@ -154,15 +162,19 @@ impl Room {
             Command::SetRole { member, role: wanted } => {
                 let differs = self.state.member(*member).is_some_and(|member| member.role != *wanted);
                 let may = role == Role::Host && differs;
-                if may && let Some(place) = self.places.get(member).copied() {
-                    self.set_hidden(place, !wanted.acts());
-                    self.append(&Change::Role { id: *member, role: *wanted });
+                if may {
+                    self.set_role(*member, *wanted);
                 }
                 may
             }
             Command::Remove { member } => {
                 let may = role == Role::Host && self.state.member(*member).is_some();
                 if may {
+                    let seat = self.seat_mut(*member).filter(|seat| !seat.local);
+                    let client = seat.map(|seat| RemovedClient { key: seat.key, address: seat.address });
+                    if let Some(client) = client {
+                        self.removed.add(now, client);
+                    }
                     self.end(now, *member, Some(EndReason::Removed));
                 }
                 may

@@ -13,7 +13,6 @@ use crate::media::encoding::EncoderPlacement;
 use crate::media::layer::{LayerEncoder, LayerJob, Recipient};
 use crate::media::pictures::SharedPicture;
 use crate::media::studio::Format;
-use crate::session::exchange::Delivery;
 
 /// Viewers who can receive the same frames.
 pub(super) struct ViewerGroup {
@@ -86,7 +85,7 @@ impl ViewerGroup {
                 Ok(encoder) => *slot = Some(encoder),
                 Err(error) => {
                     for viewer in &mut self.viewers {
-                        viewer.exchange.stream.deliver(Delivery::Failed(format!("no thread for the encoder: {error}")));
+                        viewer.exchange.failure.report(format!("no thread for the encoder: {error}"));
                         viewer.left = true;
                     }
                     return;

@@ -16,7 +16,7 @@ use crate::media::encoding::{DrainingLane, EncodeJob, EncoderLane, EncoderPlacem
 use crate::media::layer::Recipient;
 use crate::media::pictures::SharedPicture;
 use crate::media::studio::{Format, views_at};
-use crate::session::exchange::{Delivery, SessionExchange};
+use crate::session::exchange::SessionExchange;
 
 /// An input that was forwarded to the source.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +148,7 @@ impl Viewer {
                             Encoding::Own { lane: Box::new(lane), skipper: FrameSkipper::default(), newest: 0 }
                     }
                     Err(error) => {
-                        self.exchange.stream.deliver(Delivery::Failed(error));
+                        self.exchange.failure.report(error);
                         self.left = true;
                         return false;
                     }

@@ -1,5 +1,6 @@
 //! The user's input on its way from the session to the application.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nearlight_scene::START;
@@ -15,6 +16,8 @@ const MAX_EVENTS: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct InputQueue {
     waiting: Mutex<WaitingInput>,
+    /// Whether the user has done something, such as pressing a key, since the last call of [`InputQueue::take_acted`].
+    acted: AtomicBool,
     notifier: Arc<StudioNotifier>,
 }
 
@@ -28,7 +31,8 @@ struct WaitingInput {
 
 impl InputQueue {
     pub(super) const fn new(notifier: Arc<StudioNotifier>) -> Self {
-        Self { waiting: Mutex::new(WaitingInput { newest: None, events: Vec::new(), head: START }), notifier }
+        let waiting = Mutex::new(WaitingInput { newest: None, events: Vec::new(), head: START });
+        Self { waiting, acted: AtomicBool::new(false), notifier }
     }
 
     fn waiting(&self) -> MutexGuard<'_, WaitingInput> {
@@ -38,6 +42,9 @@ impl InputQueue {
 
     /// Takes the newest input. It replaces an older one that no frame has used, and events accumulate.
     pub(crate) fn on_input(&self, mut input: ReceivedInput) {
+        if !input.events.is_empty() {
+            self.acted.store(true, Ordering::Relaxed);
+        }
         let mut waiting = self.waiting();
         waiting.events.append(&mut input.events);
         let excess = waiting.events.len().saturating_sub(MAX_EVENTS);
@@ -48,6 +55,11 @@ impl InputQueue {
         if is_first {
             self.notifier.notify();
         }
+    }
+
+    /// Returns whether the user has done something since the last call.
+    pub(crate) fn take_acted(&self) -> bool {
+        self.acted.swap(false, Ordering::Relaxed)
     }
 
     /// Returns the newest input since the last call, with all events since then.

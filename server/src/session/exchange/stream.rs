@@ -42,8 +42,6 @@ pub(crate) enum Delivery {
     Frame(EncodedFrame<'static>),
     /// From the next frame on the pictures have this size and number of views.
     Size(Size, u8),
-    /// No more frames will come.
-    Failed(String),
 }
 
 /// A frame that several clients receive.
@@ -202,6 +200,11 @@ impl StreamExchange {
     /// Records that the session has passed frames to its transport, as far as the pacer allows, and has none left to take.
     pub(crate) fn on_frames_sent(&self, count: u64) {
         self.progress.on_sent(count);
+    }
+
+    /// Ends all waits, because the session has left.
+    pub(super) fn on_left(&self) {
+        self.progress.on_left();
     }
 
     /// Waits until the session has taken every frame and passed what may leave at once to its transport, at most for `limit`.

@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 
 use super::carrier::{EndRequest, EndSender};
 use super::{RtcEndpoint, WebRtcCarrier, peer_config};
+use crate::access::admission::Applicant;
 use crate::options::IceServer;
 use crate::session::SessionTask;
 use crate::session::common::{ClientPreferences, SessionCommon};
@@ -105,7 +106,7 @@ impl Whep {
         let state = &self.state;
         let codec = state.choose(|kind| offer.video().iter().any(|offered| offered.codec == *kind))?;
         let now = state.clock.now();
-        let permit = state.try_admit(now, Guest { address: client.0, trusted: true })?;
+        let permit = state.try_admit(now, Applicant::new(client.0, role))?;
         let id = Token::generate().map_err(internal)?.to_string();
         let session = state.next_session.fetch_add(1, Ordering::Relaxed);
         let config = peer_config(state, &self.endpoint, &id);

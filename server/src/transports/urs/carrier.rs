@@ -93,7 +93,7 @@ impl UnitySession {
         let offer = Offer::parse(offer).map_err(|error| error.to_string())?;
         let state = &self.state;
         let now = state.clock.now();
-        let permit = state.try_admit(now, self.from).map_err(|rejection| rejection.message)?;
+        let permit = state.try_admit(now, self.from.into()).map_err(|rejection| rejection.message)?;
         let number = state.next_session.fetch_add(1, Ordering::Relaxed);
         let name = Token::generate().map_err(|error| error.to_string())?.to_string();
         let sender = state.new_sender(now, MediaTransport::Rtp { reports_arrivals: true });
