@@ -16,6 +16,10 @@ const EVENT_REPEAT_INTERVAL: Span = Span::from_millis(33);
 /// silence.
 const HELD_REPEAT_INTERVAL: Span = Span::from_millis(200);
 
+/// Requests that wait to be sent. Beyond that the oldest is lost, as in a network, and is repeated if it is still needed. Guess: a driver that
+/// sends what is due has two or three.
+pub(super) const MAX_REQUESTS: usize = 32;
+
 /// Messages to the server; see [`Receiver::uplink`](super::Receiver::uplink). Input is repeated until it is acknowledged, everything else is
 /// sent once.
 #[derive(Debug, Default)]
@@ -24,7 +28,7 @@ pub struct Uplink {
     /// When unacknowledged or held input is sent again.
     repeat_at: Option<Time>,
     /// Requests and the application's messages, in the order in which they leave. Messages are refused while it has [`MAX_MESSAGES`] entries;
-    /// requests are limited by their retry intervals.
+    /// at most [`MAX_REQUESTS`] are requests.
     queue: VecDeque<ToServer>,
 }
 
@@ -61,6 +65,12 @@ impl Uplink {
 
     /// Queues a request of another part of the receiver.
     pub(super) fn on_request(&mut self, request: ToServer) {
+        let is_request = |message: &ToServer| !matches!(message, ToServer::Application(_));
+        if self.queue.iter().filter(|message| is_request(message)).count() >= MAX_REQUESTS
+            && let Some(oldest) = self.queue.iter().position(is_request)
+        {
+            self.queue.remove(oldest);
+        }
         self.queue.push_back(request);
     }
 

@@ -52,6 +52,15 @@ impl Listener {
         }
     }
 
+    /// Lets time pass without sending anything, and returns how many messages wait then.
+    fn waits_after(&mut self, seconds: i64) -> usize {
+        for _ in 0..seconds {
+            self.now += Span::from_secs(1);
+            self.receiver.on_timeout(self.now);
+        }
+        std::iter::from_fn(|| self.receiver.poll_transmit(self.now)).count()
+    }
+
     /// The newest frame that each request for a key frame names; all other messages are ignored.
     fn asks(&mut self) -> Vec<u32> {
         let mut asked = Vec::new();
@@ -241,4 +250,16 @@ fn draining_asks_for_nothing_and_a_timeout_does() {
     assert!(!said.iter().any(|message| matches!(message, ToServer::KeyFrameRequest(_))), "{said:?}");
     assert_eq!(listener.asks(), [40]);
     assert!(listener.receiver.poll_timeout().is_none_or(|(at, _)| at > listener.now), "it is served");
+}
+
+#[test]
+fn requests_that_nobody_sends_do_not_pile_up() {
+    let mut listener = Listener::new();
+    listener.gets(0, 0, 1);
+    listener.gets(1, 1, 3);
+    listener.gets(2, 1, 3);
+    let (after_a_minute, after_an_hour) = (listener.waits_after(60), listener.waits_after(3_600));
+    assert!(after_a_minute > 8, "they are repeated: {after_a_minute}");
+    // Besides requests, a report of arrivals and a clock's ping may wait.
+    assert!(after_an_hour <= 40, "{after_an_hour} messages");
 }
