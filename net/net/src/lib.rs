@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod address_proof;
 mod alarm;
 mod attempts;
 mod client;

@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nearlight_units::Span;
+use quinn::Runtime as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use web_transport_quinn::http::StatusCode;
 use web_transport_quinn::{Request, ServerError};
 
+use crate::address_proof::{AddressProofs, LimitedSocket};
 use crate::clock::duration;
 use crate::connection::CLOSING_LIMIT;
 use crate::gate::{Gate, Pass};
@@ -92,14 +94,18 @@ impl Listener {
         let Sockets { udp, tcp, local } = Sockets::open(options.address, options.port)?;
         let failed = |error| NetError::opening("the server's sockets", local.port(), error);
         let (config, tls) = (server_config(identity)?, page_tls(identity)?);
-        let endpoint = quinn::Endpoint::new(endpoint_config(), Some(config), udp, Arc::new(quinn::TokioRuntime))
-            .map_err(failed)?;
+        let (runtime, proofs) = (Arc::new(quinn::TokioRuntime), Arc::<AddressProofs>::default());
+        let udp = LimitedSocket::new(runtime.wrap_udp_socket(udp).map_err(failed)?, Arc::clone(&proofs));
+        let endpoint =
+            quinn::Endpoint::new_with_abstract_socket(endpoint_config(), Some(config), Arc::new(udp), runtime)
+                .map_err(failed)?;
         let limits = &options.limits;
         let time_limit = duration(limits.handshake_time);
         let handshakes = Gate::new(limits.handshakes, limits.handshakes_per_address, 0);
         let (session_sender, sessions) = mpsc::channel(MAX_UNACCEPTED);
         let sessions_task = SessionAcceptor {
             endpoint: endpoint.clone(),
+            proofs,
             gate: Arc::clone(&handshakes),
             retry_above: limits.retry_above,
             time_limit,
@@ -207,6 +213,7 @@ fn page_tls(identity: &Identity) -> Result<TlsAcceptor, NetError> {
 
 struct SessionAcceptor {
     endpoint: quinn::Endpoint,
+    proofs: Arc<AddressProofs>,
     gate: Arc<Gate>,
     retry_above: usize,
     time_limit: Duration,
@@ -230,9 +237,10 @@ impl SessionAcceptor {
                 continue;
             };
             let (time_limit, clock, accepted) = (self.time_limit, self.clock, self.accepted.clone());
+            let proofs = Arc::clone(&self.proofs);
             tokio::spawn(async move {
                 let opened = tokio::select! {
-                    opened = tokio::time::timeout(time_limit, open(incoming, clock)) => opened,
+                    opened = tokio::time::timeout(time_limit, open(incoming, &proofs, clock)) => opened,
                     () = pass.evicted() => {
                         tracing::debug!(%peer, "a handshake was slow, and its place was needed");
                         return;
@@ -256,11 +264,21 @@ async fn hand_over(connection: Connection, pass: Pass, accepted: &mpsc::Sender<C
 }
 
 /// Returns the session that `incoming` opens. None if it requested anything other than one of the protocol's paths.
-async fn open(incoming: quinn::Incoming, clock: Clock) -> Result<Option<Connection>, ServerError> {
+async fn open(
+    incoming: quinn::Incoming,
+    proofs: &Arc<AddressProofs>,
+    clock: Clock,
+) -> Result<Option<Connection>, ServerError> {
     let connection = incoming.accept()?.await?;
+    // A client that completes the handshake has received the server's part of it.
+    proofs.prove(connection.remote_address());
     let request = Request::accept(connection).await?;
     if let Some(kind) = SessionKind::from_path(request.url.path()) {
-        return Ok(Some(Connection::new(request.ok().await?, kind, clock, None)));
+        let followed = request.conn().clone();
+        let session = Connection::new(request.ok().await?, kind, clock, None);
+        // It ends with the session, which is closed explicitly.
+        tokio::spawn(Arc::clone(proofs).follow(followed));
+        return Ok(Some(session));
     }
     let connection = request.conn().clone();
     request.reject(StatusCode::NOT_FOUND).await?;

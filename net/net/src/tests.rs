@@ -422,6 +422,106 @@ async fn relay(socket: UdpSocket, server: SocketAddr, passes: impl Fn(bool, &[u8
     }
 }
 
+/// A client whose packets come from another address once it moves. Whatever is sent there is counted, and reaches the client only if the
+/// address is really its own.
+#[cfg(target_os = "linux")]
+struct MovingClient {
+    client: Connection,
+    accepted: Connection,
+    moved: Arc<AtomicBool>,
+    /// Bytes from the new address, and to it.
+    traffic: Arc<[AtomicUsize; 2]>,
+}
+
+#[cfg(target_os = "linux")]
+impl MovingClient {
+    async fn start(server: &Server, is_its_own: bool) -> Self {
+        let (moved, traffic) = (Arc::new(AtomicBool::new(false)), Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]));
+        let (is_moved, counts, to) = (Arc::clone(&moved), Arc::clone(&traffic), server.address());
+        let [near, far] = ["127.0.0.1:0", "127.0.0.3:0"].map(UdpSocket::bind);
+        let (near, far) = (near.await.unwrap(), far.await.unwrap());
+        let port = near.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (mut client, mut here, mut there) = (None, [0; 2_048], [0; 2_048]);
+            loop {
+                tokio::select! {
+                    Ok((length, from)) = near.recv_from(&mut here) => {
+                        let datagram = &here[..length];
+                        if from == to {
+                            near.send_to(datagram, client.unwrap()).await.unwrap();
+                        } else if is_moved.load(Ordering::Relaxed) {
+                            counts[0].fetch_add(length, Ordering::Relaxed);
+                            far.send_to(datagram, to).await.unwrap();
+                        } else {
+                            client = Some(from);
+                            near.send_to(datagram, to).await.unwrap();
+                        }
+                    }
+                    Ok((length, _)) = far.recv_from(&mut there) => {
+                        counts[1].fetch_add(length, Ordering::Relaxed);
+                        if is_its_own {
+                            near.send_to(&there[..length], client.unwrap()).await.unwrap();
+                        }
+                    }
+                }
+            }
+        });
+        let options = ConnectOptions { port, ..server.options(server.trust()) };
+        let (client, accepted) =
+            tokio::join!(within(connect(&options, server.clock)), within(server.listener.accept()));
+        let (client, accepted) = (client.unwrap(), accepted.unwrap());
+        reaches(&client, &accepted).await;
+        reaches(&accepted, &client).await;
+        Self { client, accepted, moved, traffic }
+    }
+
+    /// Sends pictures for two seconds, while the client sends a short datagram now and then.
+    async fn watch(&self) {
+        for number in 0..100 {
+            if number % 10 == 0 {
+                let _ = self.client.send_datagram(Bytes::from_static(b"here"));
+            }
+            for _ in 0..10 {
+                let _ = self.accepted.send_datagram(Bytes::from(vec![0; 1_000]));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn traffic(&self) -> (usize, usize) {
+        let [sent, drawn] = &*self.traffic;
+        (sent.load(Ordering::Relaxed), drawn.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_forged_address_draws_no_more_than_three_times_what_is_sent_from_it() {
+    let server = Server::start();
+    let client = MovingClient::start(&server, false).await;
+    client.moved.store(true, Ordering::Relaxed);
+    client.client.send_datagram(Bytes::from_static(b"one packet")).unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (sent, drawn) = client.traffic();
+    assert!(sent > 0 && drawn <= 3 * sent, "{drawn} bytes for {sent}");
+    client.watch().await;
+    let (sent, drawn) = client.traffic();
+    assert!(drawn <= 3 * sent, "{drawn} bytes for {sent}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_client_that_moves_to_another_address_gets_everything_there() {
+    let server = Server::start();
+    let client = MovingClient::start(&server, true).await;
+    client.moved.store(true, Ordering::Relaxed);
+    client.watch().await;
+    reaches(&client.client, &client.accepted).await;
+    reaches(&client.accepted, &client.client).await;
+    let (sent, drawn) = client.traffic();
+    assert!(drawn > 10 * sent && drawn > 500_000, "{drawn} bytes for {sent}");
+}
+
 #[tokio::test]
 async fn two_seconds_without_a_path_do_not_end_a_session() {
     let server = Server::start();
