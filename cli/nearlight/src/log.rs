@@ -1,5 +1,7 @@
 //! The destination of log lines: standard error, or memory while they are held back so that a link is printed before them.
 
+pub(crate) mod repeated;
+
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -4,16 +4,20 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::log;
 
-/// The log filter without `NEARLIGHT_LOG`. WebRTC's protocols warn of every datagram that they refuse, from any sender, and WebTransport of
-/// a session that ends without a closing capsule.
-pub const DEFAULT_LOG_FILTER: &str = "warn,nearlight=info,nearlight_display=info,nearlight_server=info,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error,\
-    web_transport_quinn=error";
+/// The log filter without `NEARLIGHT_LOG`. WebTransport warns of a session that ends without a closing capsule.
+pub const DEFAULT_LOG_FILTER: &str =
+    "warn,nearlight=info,nearlight_display=info,nearlight_server=info,web_transport_quinn=error";
 /// Default log filter for users who want only warnings and errors.
-pub const QUIET_LOG_FILTER: &str =
-    "warn,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error,web_transport_quinn=error";
+pub const QUIET_LOG_FILTER: &str = "warn,web_transport_quinn=error";
+/// The targets of the library of WebRTC's protocols begin so. It reports as errors and warnings what peers do, such as leaving by an abort
+/// of SCTP, which browsers do, or sending a datagram that it refuses. The end of each session is in the log with its reason anyway.
+const PEER_PROTOCOLS: &str = "rtc";
 /// The exit status that a shell reports for a program ended by a closed output pipe: 128 plus the number of SIGPIPE.
 const OUTPUT_CLOSED: i32 = 128 + 13;
 /// The exit status of a command line that cannot be parsed, as in most programs that use clap.
@@ -47,17 +51,13 @@ pub fn run<Line: CommandLine>() -> ExitCode {
         silence_wayland_errors();
     }
     // Results go to standard output, progress and diagnostics to standard error.
-    let filter = tracing_subscriber::EnvFilter::try_from_env("NEARLIGHT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(arguments.default_log_filter()));
+    let filter = log_filter(std::env::var("NEARLIGHT_LOG").ok().as_deref(), arguments.default_log_filter());
     // A file or a pipe gets no colours.
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| log::Log)
-        .with_ansi(colours)
-        .with_target(false)
-        .init();
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| log::Log).with_ansi(colours).with_target(false);
+    tracing_subscriber::registry().with(filter).with(lines.with_filter(log::repeated::RepeatedLines)).init();
     let done = arguments.run();
+    log::repeated::finish();
     log::release();
     match done {
         Ok(code) => code,
@@ -66,6 +66,16 @@ pub fn run<Line: CommandLine>() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns the filter of the log that the user has asked for, or the default one. What peers do is left out unless it is asked for.
+fn log_filter(asked: Option<&str>, default: &str) -> EnvFilter {
+    let filter = |text: &str| {
+        let peers = if text.contains(PEER_PROTOCOLS) { String::new() } else { format!(",{PEER_PROTOCOLS}=off") };
+        EnvFilter::try_new(format!("{text}{peers}"))
+    };
+    let asked = asked.filter(|asked| !asked.is_empty()).and_then(|asked| filter(asked).ok());
+    asked.unwrap_or_else(|| filter(default).unwrap_or_default())
 }
 
 /// `println!` panics if standard output fails. A reader that closes the pipe has read enough, as `head` does: the command then ends
@@ -100,5 +110,25 @@ fn silence_wayland_errors() {
     if std::env::var_os(VARIABLE).is_none() {
         // SAFETY: called first in `main`, while this is the only thread.
         unsafe { std::env::set_var(VARIABLE, "/nonexistent") };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_peers_do_is_no_error_unless_it_is_asked_for() {
+        for (asked, expected) in [
+            (None, "rtc=off"),
+            (Some(""), "rtc=off"),
+            (Some("warn"), "rtc=off"),
+            (Some("no such level=?"), "rtc=off"),
+            (Some("rtc_sctp=debug"), "rtc_sctp=debug"),
+        ] {
+            let filter = log_filter(asked, DEFAULT_LOG_FILTER).to_string();
+            assert!(filter.split(',').any(|directive| directive == expected), "{asked:?}: {filter}");
+        }
+        assert!(!log_filter(Some("rtc_sctp=debug"), DEFAULT_LOG_FILTER).to_string().contains("off"));
     }
 }

@@ -2,6 +2,8 @@
 #![cfg(feature = "fleet")]
 #![expect(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
+mod doors;
+
 use crate::nats;
 use crate::support;
 use std::process::Stdio;

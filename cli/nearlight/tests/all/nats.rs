@@ -18,6 +18,11 @@ pub(crate) fn terminate(process: &mut Process) {
     let _ = process.0.wait();
 }
 
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("bound").port()
+}
+
 /// A NATS server of the test's own.
 pub(crate) struct Nats {
     running: Process,
@@ -26,12 +31,21 @@ pub(crate) struct Nats {
 }
 
 impl Nats {
+    /// Starts a NATS server that is open to all.
     pub(crate) fn start(name: &str) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("bound").port();
-        drop(listener);
+        Self::with_config(name, "")
+    }
+
+    /// Starts a NATS server with these lines of configuration.
+    pub(crate) fn with_config(name: &str, config: &str) -> Self {
+        Self::at_port(free_port(), name, config)
+    }
+
+    pub(crate) fn at_port(port: u16, name: &str, config: &str) -> Self {
         let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = std::fs::remove_dir_all(&store);
+        std::fs::create_dir_all(&store).expect("a folder");
+        std::fs::write(store.join("nats.conf"), config).expect("it can be written");
         Self { running: Self::run(port, &store), port, store }
     }
 
@@ -42,6 +56,7 @@ impl Nats {
         let program = String::from_utf8(built.stdout).expect("a path");
         let mut command = Command::new(program.trim());
         command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(store);
+        command.arg("-c").arg(store.join("nats.conf"));
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
         let running = Process(child);
         for _ in 0..200 {
@@ -59,7 +74,12 @@ impl Nats {
     }
 
     pub(crate) fn server(&self) -> (Process, String) {
-        let (child, first) = serve(&["--nats", &format!("nats://127.0.0.1:{}", self.port)]);
+        self.server_at(&format!("nats://127.0.0.1:{}", self.port), &[])
+    }
+
+    /// Starts a server that reaches NATS by this URL, and returns its link.
+    pub(crate) fn server_at(&self, url: &str, further: &[&str]) -> (Process, String) {
+        let (child, first) = serve(&[&["--nats", url], further].concat());
         let link = first["url"].as_str().expect("a link").to_owned();
         (Process(child), link)
     }
