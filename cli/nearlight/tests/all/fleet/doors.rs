@@ -105,14 +105,20 @@ fn jwt(issuer: &KeyPair, subject: &KeyPair, claims: Value) -> String {
 #[test]
 fn a_fleet_logs_in_with_a_file_of_credentials_over_tls() {
     let [operator, account, user] = [KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_user()];
+    // JetStream needs an account of the system's own besides.
+    let system = KeyPair::new_account();
     let operator_jwt = jwt(&operator, &operator, json!({"type": "operator", "version": 2}));
     let limits = json!({
         "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1, "leaf": -1,
         "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1,
     });
-    let account_claims =
-        json!({"type": "account", "version": 2, "limits": limits, "default_permissions": {"pub": {}, "sub": {}}});
-    let account_jwt = jwt(&operator, &account, account_claims);
+    let account_claims = |limits: &Value| json!({"type": "account", "version": 2, "limits": limits, "default_permissions": {"pub": {}, "sub": {}}});
+    let account_jwt = jwt(&operator, &account, account_claims(&limits));
+    let mut without_storage = limits;
+    for limit in ["mem_storage", "disk_storage", "streams", "consumer"] {
+        without_storage[limit] = json!(0);
+    }
+    let system_jwt = jwt(&operator, &system, account_claims(&without_storage));
     let user_claims =
         json!({"type": "user", "version": 2, "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1});
     let credentials = format!(
@@ -124,8 +130,9 @@ fn a_fleet_logs_in_with_a_file_of_credentials_over_tls() {
     let certificate = file("nats.crt", &signed.cert.pem());
     let key = file("nats.key", &signed.signing_key.serialize_pem());
     let config = format!(
-        "operator: {operator_jwt}\nresolver: MEMORY\nresolver_preload: {{ {}: {account_jwt} }}\ntls {{ cert_file: \"{}\", key_file: \"{}\" }}\n",
+        "operator: {operator_jwt}\nsystem_account: {1}\nresolver: MEMORY\nresolver_preload: {{ {0}: {account_jwt}, {1}: {system_jwt} }}\ntls {{ cert_file: \"{2}\", key_file: \"{3}\" }}\n",
         account.public_key(),
+        system.public_key(),
         text(&certificate),
         text(&key),
     );
@@ -245,7 +252,7 @@ impl Stranger {
 fn servers(port: u16) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
     let request = format!(
-        "GET /servers.json?place=member&room=main HTTP/1.1\r\nHost: localhost:{port}\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
+        "GET /servers.json?place=member&room=elsewhere HTTP/1.1\r\nHost: localhost:{port}\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
@@ -292,7 +299,11 @@ fn a_stranger_on_nats_leads_nobody_away_and_reads_and_ends_no_room() {
             lists.push(servers(port));
         }
     });
-    assert!(lists.iter().all(|list| list.matches("\"server\"").count() == 2 && !list.contains("evil")), "{lists:?}");
+    assert!(
+        lists.iter().all(|list| list.matches("\"server\"").count() == 2 && !list.contains("evil")),
+        "{:?}",
+        lists.last()
+    );
     assert_eq!((count(&figures, "joined"), count(&figures, "compared")), (8, 8), "{figures}");
     assert_eq!(count(&figures, "disagreeing"), 0, "{figures}");
     assert_eq!(figures["ended"].as_object().map(serde_json::Map::len), Some(0), "{figures}");
