@@ -11,8 +11,8 @@ use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::link_layer::HardwareAddress;
 use nearlight_net::tcp::{CongestionControlError, check_congestion_control};
 use nearlight_net::{
-    CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Limits, Link, ListenOptions,
-    Listener, NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
+    CertificateAge, CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Limits, Link,
+    ListenOptions, Listener, NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
 };
 use nearlight_rate::{Bounds, UnknownController, new_controller};
 use nearlight_rooms::Role;
@@ -286,7 +286,6 @@ impl BoundServer {
         };
         let studio = Studio::start(source, studio).map_err(ServerError::Thread)?;
         let (closing, closing_seen) = watch::channel(false);
-        let self_signed = identity.is_self_signed();
         let state = Arc::new(ServerState {
             clock,
             pairing: Pairing::new(&token, pinned(&identity)),

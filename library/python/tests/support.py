@@ -33,6 +33,7 @@ class LikePillow:
     """Has its pixels in NumPy's array interface only, as pictures of Pillow do."""
 
     def __init__(self, array: Any, kind: str = "|u1") -> None:
+        self.mode = "L" if array.ndim == 2 else "RGB"
         self.__array_interface__ = {"shape": array.shape, "typestr": kind, "version": 3, "data": array.tobytes()}
 
 

@@ -51,6 +51,8 @@ class Misuse(unittest.TestCase):
         planes = [numpy.zeros(shape, dtype=numpy.uint8) for shape in [(HEIGHT, WIDTH), (HEIGHT // 2, WIDTH // 2)]]
         short = LikePillow(fine)
         short.__array_interface__["shape"] = (HEIGHT + 2, WIDTH, 3)
+        palette = LikePillow(fine[..., 0])
+        palette.mode = "P"
         with server() as host:
             for word, call in [
                 ("uint8", lambda: host.submit(fine.astype(numpy.float32) / 255)),
@@ -63,6 +65,7 @@ class Misuse(unittest.TestCase):
                 ("uint8", lambda: host.submit(LikeTensor(fine.astype(numpy.float32)))),
                 ("tensor.cpu()", lambda: host.submit(LikeTensor(fine, device=2))),
                 ("does not have its shape", lambda: host.submit(short)),
+                ("convert", lambda: host.submit(palette)),
                 ("dimensions", lambda: host.submit(fine[None])),
                 ("values", lambda: host.submit(fine[..., :2])),
                 ("values", lambda: host.submit(fine, order="bgra")),

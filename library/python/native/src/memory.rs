@@ -1,5 +1,5 @@
-//! The memory of other Python objects: of those with the buffer protocol (NumPy, bytes), with DLPack (tensors of `PyTorch`, JAX and others),
-//! and with NumPy's array interface (pictures of Pillow).
+//! The memory of other Python objects: of those with the buffer protocol (`NumPy`, bytes), with `DLPack` (tensors of `PyTorch`, JAX and others),
+//! and with `NumPy`'s array interface (pictures of Pillow).
 
 use std::ffi::{CStr, c_void};
 
@@ -11,12 +11,14 @@ use crate::error::{ErrorClass, wrong_type};
 
 /// Formats of the buffer protocol for unsigned bytes.
 const BYTE_FORMATS: [&str; 2] = ["B", "c"];
-/// The name of a capsule with a tensor (DLPack's specification, "Python Specification").
+/// The name of a capsule with a tensor (`DLPack`'s specification, "Python Specification").
 const TENSOR: &CStr = c"dltensor";
-/// Devices of DLPack whose memory this processor reads: its own, and what it shares with a GPU of CUDA (`kDLCPU`, `kDLCUDAHost`).
+/// Devices of `DLPack` whose memory this processor reads: its own, and what it shares with a GPU of CUDA (`kDLCPU`, `kDLCUDAHost`).
 const READABLE_DEVICES: [i32; 2] = [1, 3];
-/// DLPack's code for unsigned integers (`kDLUInt`).
+/// `DLPack`'s code for unsigned integers (`kDLUInt`).
 const UNSIGNED: u8 = 1;
+/// Pillow's modes whose values are grey levels or colours.
+const PLAIN_MODES: [&str; 4] = ["L", "RGB", "RGBA", "RGBX"];
 /// Dimensions of the largest array that is looked at; a picture has three.
 const MAX_DIMENSIONS: i32 = 8;
 
@@ -46,6 +48,7 @@ impl Memory {
                 return Self::of_tensor(object, what);
             }
             if object.hasattr("__array_interface__")? {
+                check_mode(object, what)?;
                 return Self::of_interface(&object.getattr("__array_interface__")?, what);
             }
         }
@@ -57,7 +60,7 @@ impl Memory {
         Self { start: buffer.buf_ptr().cast_const().cast(), owner: Owner::Buffer(buffer), shape, strides }
     }
 
-    /// Reads NumPy's array interface, version 3, whose data is an object with a buffer.
+    /// Reads `NumPy`'s array interface, version 3, whose data is an object with a buffer.
     fn of_interface(interface: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
         let item = |name: &str| interface.get_item(name);
         let kind: String = item("typestr")?.extract()?;
@@ -100,19 +103,20 @@ impl Memory {
         let dimensions = tensor.dimensions as usize;
         // SAFETY: a tensor has as many lengths as dimensions. The pointer of one without dimensions is not read.
         let list = |pointer: *const i64| unsafe { std::slice::from_raw_parts(pointer, dimensions) };
-        let lengths = if dimensions == 0 { &[] } else { list(tensor.shape) };
+        let lengths: &[i64] = if dimensions == 0 { &[] } else { list(tensor.shape) };
         let shape: Vec<usize> = lengths.iter().map(|length| usize::try_from(*length).unwrap_or(0)).collect();
         // Steps are counted in elements, which are bytes here. Without them, the elements follow each other.
-        let strides = match tensor.strides.is_null() || dimensions == 0 {
-            true => contiguous(&shape),
-            false => list(tensor.strides).iter().map(|step| *step as isize).collect(),
+        let strides = if tensor.strides.is_null() || dimensions == 0 {
+            contiguous(&shape)
+        } else {
+            list(tensor.strides).iter().map(|step| *step as isize).collect()
         };
         let start = tensor.data.cast_const().cast::<u8>().wrapping_add(tensor.byte_offset as usize);
         Ok(Self { owner: Owner::Tensor(capsule.unbind()), start, shape, strides })
     }
 }
 
-/// The beginning of DLPack's `DLManagedTensor`: its `DLTensor` (`dlpack.h`, version 0.8).
+/// The beginning of `DLPack`'s `DLManagedTensor`: its `DLTensor` (`dlpack.h`, version 0.8).
 #[repr(C)]
 struct Tensor {
     data: *mut c_void,
@@ -134,6 +138,17 @@ fn contiguous(shape: &[usize]) -> Vec<isize> {
         strides[place - 1] = strides[place] * shape[place] as isize;
     }
     strides
+}
+
+/// Refuses pictures of Pillow whose values are no colours of a screen, such as indices of a palette.
+fn check_mode(object: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
+    let Ok(mode) = object.getattr("mode").and_then(|mode| mode.extract::<String>()) else { return Ok(()) };
+    if PLAIN_MODES.contains(&mode.as_str()) {
+        return Ok(());
+    }
+    Err(ErrorClass::Usage.with_message(format!(
+        "{what} has the mode {mode}, whose values are no colours of a screen: pass picture.convert(\"RGB\")"
+    )))
 }
 
 fn no_bytes(what: &str, kind: &str) -> PyErr {
