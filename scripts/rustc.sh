@@ -11,6 +11,7 @@ case " $* " in
   *" --crate-name yuv "* | *" --crate-name parquet "* | *" --crate-name x11rb_protocol "* | *" --crate-name wayland_protocols "* | \
   *" --crate-name wayland_protocols_plasma "* | *" --crate-name wayland_protocols_wlr "* | *" --crate-name moxcms "* | \
   *" --crate-name pxfm "* | *" --crate-name gltf "* | *" --crate-name gltf_json "* | *" --crate-name image "* | *" --crate-name chrono "* | \
+  *" --crate-name draco_core "* | \
   *" --crate-name x509_parser "* | *" --crate-name rtc_dtls "* | *" --crate-name rtc_mdns "* | *" --crate-name rtc_turn "* | \
   *" --crate-name rtc_sdp "* | *" --crate-name statrs "* | *" --crate-name num_bigint "* | *" --crate-name wide "* | \
   *" --crate-name ash "* | *" --crate-name smithay_client_toolkit "* | *" --crate-name x11_dl "*)

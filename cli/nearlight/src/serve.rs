@@ -4,7 +4,7 @@ mod help;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -75,10 +75,10 @@ pub struct ServeArguments {
     /// PEM file with the private key of --cert
     #[arg(long, requires = "cert")]
     key: Option<PathBuf>,
-    /// Serve a glTF scene (.glb) instead of the built-in world
+    /// Serve a glTF scene (.glb, .gltf, or a folder with one of them) instead of the built-in world
     #[arg(long, value_name = "FILE", conflicts_with_all = ["video", "test_card"])]
     scene: Option<PathBuf>,
-    /// Serve a video file in a loop, in any format that the ffmpeg command decodes
+    /// Serve a video file with its sound in a loop, in any format that the ffmpeg command decodes
     #[arg(long, value_name = "FILE", conflicts_with = "test_card")]
     video: Option<PathBuf>,
     /// Serve a test card
@@ -205,7 +205,7 @@ enum Fleet {
 type Fps = Option<u16>;
 
 impl ServeArguments {
-    fn options(self, experiment: Experiment) -> ServeOptions {
+    fn options(self, experiment: Experiment) -> anyhow::Result<ServeOptions> {
         let source = match (self.video, self.test_card) {
             #[cfg(target_os = "linux")]
             _ if self.program.is_given() => SourceKind::Own,
@@ -213,9 +213,10 @@ impl ServeArguments {
             (None, true) => SourceKind::TestCard,
             (None, false) => SourceKind::World { scene: self.scene },
         };
+        let source = source.found()?;
         let (token_needed, pages) = (self.unity_token, self.unity_pages);
         let unity = self.unity_render_streaming.map(|mode| UnityOptions { mode, token_needed, pages });
-        ServeOptions {
+        Ok(ServeOptions {
             address: self.address,
             port: self.port,
             rtc_port: self.rtc_port,
@@ -252,7 +253,7 @@ impl ServeArguments {
             unity,
             events: self.events,
             emulated_paths: experiment.paths,
-        }
+        })
     }
 }
 
@@ -285,7 +286,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     let (nats, owner, security, token) =
         (arguments.nats.clone(), arguments.fleet, arguments.security.clone(), arguments.token.clone());
     let capacity = [arguments.max_clients, arguments.max_members];
-    let options = arguments.options(experiment);
+    let options = arguments.options(experiment)?;
     #[cfg(target_os = "linux")]
     let (options, own) = match program {
         Some(program) => (program.complete(options), Some(program.source)),
@@ -301,7 +302,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     runtime.block_on(async {
         // The link is not printed early for a file, which may be invalid, or as JSON: scripts expect that clients can connect at once. In all other
         // cases, clients that open the link early wait.
-        let early = style != Style::Json && options.source.file().is_none();
+        let early = style != Style::Json && options.source.files().is_empty();
         // People and scripts read the link first; messages about the start follow it.
         if style != Style::Json {
             log::hold();
@@ -429,7 +430,7 @@ fn announcement_of(server: &BoundServer) -> Announcement {
 fn needs(options: &ServeOptions, security: &FleetSecurity) -> anyhow::Result<SandboxNeeds> {
     let pages = options.unity.as_ref().and_then(|unity| unity.pages.clone());
     let certificate = options.certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]);
-    let files = options.source.file().map(Path::to_owned).into_iter().chain(pages).chain(certificate);
+    let files = options.source.files().into_iter().chain(pages).chain(certificate);
     let reads = files.chain(security.files()).collect();
     if let Some(events) = &options.events {
         // The sandbox refers to it by its path, so it must exist.

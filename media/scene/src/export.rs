@@ -324,7 +324,7 @@ fn jpeg(picture: &Image) -> Result<Vec<u8>, SceneError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::glb;
+    use crate::scene_file;
     use crate::world::Setting;
 
     #[test]
@@ -347,6 +347,6 @@ mod tests {
         let drawn = environment.mesh.indices.chunks_exact(3).filter(|triangle| is_finite(&environment, triangle));
         assert_eq!(indices, drawn.count() * 3);
         // The server must be able to read what it writes.
-        glb::parse(&file).expect("a scene");
+        scene_file::tests::parse_alone(&file).expect("a scene");
     }
 }

@@ -8,13 +8,13 @@
 mod canvas;
 mod card;
 mod export;
-mod glb;
 mod open;
 mod plaza;
 pub mod predict;
 mod push;
 mod render;
 mod rendered;
+mod scene_file;
 mod solid;
 mod sustain;
 mod video;

@@ -1,16 +1,16 @@
 //! Opens a source by name.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nearlight_units::Time;
 
 use crate::render::{Backend, Conversion};
-use crate::{PushSource, SceneError, Source, TestCard, VideoSource, WorldSource};
+use crate::{PushSource, SceneError, Source, TestCard, VideoSource, WorldSource, scene_file};
 
 /// The kind of source to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceKind {
-    /// The shared world: the plaza, or what a binary glTF file describes.
+    /// The shared world: the plaza, or what a glTF file describes.
     World {
         scene: Option<PathBuf>,
     },
@@ -21,13 +21,21 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    /// Returns the file that the source needs, if any.
+    /// Returns the files that the source reads, of which there are several for a scene with files beside it.
     #[must_use]
-    pub fn file(&self) -> Option<&Path> {
+    pub fn files(&self) -> Vec<PathBuf> {
         match self {
-            Self::World { scene } => scene.as_deref(),
-            Self::Video(file) => Some(file),
-            Self::TestCard | Self::Own => None,
+            Self::World { scene } => scene.as_deref().map(scene_file::list_files).unwrap_or_default(),
+            Self::Video(file) => vec![file.clone()],
+            Self::TestCard | Self::Own => Vec::new(),
+        }
+    }
+
+    /// Returns the source with the scene that lies in a folder instead of the folder, if one was given.
+    pub fn found(self) -> Result<Self, SceneError> {
+        match self {
+            Self::World { scene: Some(path) } => Ok(Self::World { scene: Some(scene_file::find(&path)?) }),
+            other => Ok(other),
         }
     }
 }

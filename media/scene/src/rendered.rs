@@ -9,10 +9,11 @@ use nearlight_wire::Pose;
 
 use crate::plaza::Environment;
 use crate::render::{Backend, Conversion, DrawStatistics, Renderer};
+use crate::scene_file::SceneFile;
 use crate::world::{Setting, World};
 use crate::{
     Application, ApplicationMessage, MakeModel, Output, RenderRequest, RenderedPicture, SceneError, Source, Viewer,
-    ViewerInput, export, glb,
+    ViewerInput, export, scene_file,
 };
 
 /// Initial pose of a viewer's head: at eye height, in front of everything.
@@ -28,7 +29,7 @@ pub struct WorldSource {
     renderer: Renderer,
     conversion: Conversion,
     drawn: DrawStatistics,
-    /// The world's surroundings: the plaza, or a binary glTF file.
+    /// The world's surroundings: the plaza, or a glTF file.
     scene: Option<PathBuf>,
     now: Time,
     /// When the adapter was last reopened after a failure.
@@ -42,7 +43,15 @@ impl WorldSource {
         (backend, conversion): (Backend, Conversion),
         clock: &dyn Fn() -> Time,
     ) -> Result<Self, SceneError> {
-        let (renderer, environment) = Renderer::open((backend, conversion), || environment(scene.as_deref()), clock)?;
+        let place = || {
+            let Some(file) = scene.as_deref() else { return environment(None) };
+            let SceneFile { environment, undrawn } = scene_file::load(file)?;
+            if !undrawn.is_empty() {
+                tracing::warn!("{} is drawn without: {}", file.display(), undrawn.join(", "));
+            }
+            Ok(environment)
+        };
+        let (renderer, environment) = Renderer::open((backend, conversion), place, clock)?;
         let world = World::new(setting(&environment, scene.is_none()));
         Ok(Self {
             world,
@@ -163,7 +172,7 @@ fn setting(environment: &Environment, decor: bool) -> Setting {
 }
 
 fn environment(scene: Option<&Path>) -> Result<Environment, SceneError> {
-    scene.map_or_else(|| Ok(crate::plaza::build::plaza()), glb::load)
+    scene.map_or_else(|| Ok(crate::plaza::build::plaza()), |file| Ok(scene_file::load(file)?.environment))
 }
 
 #[cfg(test)]

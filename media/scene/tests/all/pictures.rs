@@ -306,7 +306,7 @@ fn files_that_are_no_pictures_are_refused_in_words() {
         (SourceKind::Video(scratch.0.clone()), "no video file"),
         (SourceKind::Video(sound.0.clone()), "no picture in it, only sound"),
         (SourceKind::Video("/nonexistent/film.mkv".into()), "No such file"),
-        (SourceKind::World { scene: Some(scratch.0.clone()) }, "not binary glTF"),
+        (SourceKind::World { scene: Some(scratch.0.clone()) }, "neither binary glTF"),
         (SourceKind::World { scene: Some("/nonexistent/scene.glb".into()) }, "No such file"),
     ];
     for (kind, expected) in cases {
