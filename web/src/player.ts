@@ -145,9 +145,13 @@ export class Player {
     const when = micros(at);
     switch (input.device) {
       case "key":
+        if (input.character) this.#core.on_key_character(when, input.code, input.character);
         this.#core.on_key(when, input.code, input.pressed);
         // In the same sample, so that the application sees what the key types.
         if (input.text) this.#core.on_text(when, input.text);
+        break;
+      case "key-repeat":
+        this.#core.on_key_repeat(when, input.code, input.text ?? "");
         break;
       case "text":
         this.#core.on_text(when, input.text);

@@ -81,8 +81,9 @@ function openKeys({ program = true, apple = false } = {}) {
     onToggleHud: () => said.push("hud"),
     onToggleMute: () => undefined,
     onToggleTalk: () => undefined,
-    onDevice: (_, { device, code, pressed, text }) => {
-      if (device === "key") said.push(`${code} ${pressed ? "down" : "up"}${text ? ` ${text}` : ""}`);
+    onDevice: (_, { device, code, pressed, text, character }) => {
+      if (device === "key") said.push(`${code} ${pressed ? "down" : "up"}${text ? ` ${text}` : ""}${character ? ` is ${character}` : ""}`);
+      else if (device === "key-repeat") said.push(`${code} again${text ? ` ${text}` : ""}`);
       else if (device !== "pointer") said.push(device === "text" ? `text ${text}` : device);
     },
   };
@@ -122,7 +123,7 @@ test("on macOS a key that is pressed with Cmd is released at once, as no keyup c
   up("MetaLeft", { key: "Meta" });
   down("KeyA");
   up("KeyA");
-  assert.deepEqual(said, ["ControlLeft down", "KeyC down", "KeyC up", "ControlLeft up", "KeyA down a", "KeyA up"]);
+  assert.deepEqual(said, ["ControlLeft down", "KeyC down is c", "KeyC up", "ControlLeft up", "KeyA down a", "KeyA up"]);
   keys.close();
 });
 
@@ -132,7 +133,7 @@ test("a held Cmd+Z undoes as often as the browser repeats it", () => {
   down("KeyZ", CMD);
   down("KeyZ", { ...CMD, repeat: true });
   up("MetaLeft", { key: "Meta" });
-  assert.deepEqual(said, ["ControlLeft down", "KeyZ down", "KeyZ up", "KeyZ down", "KeyZ up", "ControlLeft up"]);
+  assert.deepEqual(said, ["ControlLeft down", "KeyZ down is z", "KeyZ up", "KeyZ again", "ControlLeft up"]);
   keys.close();
 });
 
@@ -154,7 +155,7 @@ test("with the switch Cmd reaches a program as it is, and a key that is down goe
   down("MetaLeft", { key: "Meta", ...CMD });
   down("KeyV", CMD);
   up("MetaLeft", { key: "Meta" });
-  assert.deepEqual(said, ["ControlLeft down", "ControlLeft up", "MetaLeft down", "KeyV down", "KeyV up", "MetaLeft up"]);
+  assert.deepEqual(said, ["ControlLeft down", "ControlLeft up", "MetaLeft down", "KeyV down is v", "KeyV up", "MetaLeft up"]);
   keys.close();
 });
 
@@ -165,7 +166,7 @@ test("elsewhere keys with the system's key are held as long as the user holds th
   down("KeyC", { ...CMD, repeat: true });
   up("KeyC", CMD);
   up("MetaLeft", { key: "Meta" });
-  assert.deepEqual(said, ["MetaLeft down", "KeyC down", "KeyC up", "MetaLeft up"]);
+  assert.deepEqual(said, ["MetaLeft down", "KeyC down is c", "KeyC again", "KeyC up", "MetaLeft up"]);
   keys.close();
 });
 
@@ -190,7 +191,57 @@ test("keys wait for the text that they paste, also when they are let go of befor
     assert.deepEqual(said, ["ControlLeft down"]);
     assert.equal(pasting.defaultPrevented, false, "the browser pastes");
     await time.advance(60);
-    assert.deepEqual(said, ["ControlLeft down", "KeyV down", "KeyV up", "ControlLeft up", "Enter down"]);
+    assert.deepEqual(said, ["ControlLeft down", "KeyV down is v", "KeyV up", "ControlLeft up", "Enter down"]);
     keys.close();
   }
+});
+
+for (const program of [true, false]) {
+  test(`keys repeat when the browser repeats them, arrows and Backspace as well, but no modifiers (${program ? "program" : "world"})`, () => {
+    const { keys, said, down, up } = openKeys({ program });
+    down("ShiftLeft", { key: "Shift" });
+    down("ShiftLeft", { key: "Shift", repeat: true });
+    down("CapsLock", { key: "CapsLock", repeat: true });
+    for (const [code, name] of [["KeyA", "A"], ["ArrowLeft", "ArrowLeft"], ["Backspace", "Backspace"]]) {
+      down(code, { key: name });
+      down(code, { key: name, repeat: true });
+      up(code, { key: name });
+    }
+    const typed = program ? ["KeyA down A"] : ["KeyA down", "text A"];
+    assert.deepEqual(said, [
+      "ShiftLeft down", ...typed, "KeyA again A", "KeyA up", "ArrowLeft down", "ArrowLeft again", "ArrowLeft up", "Backspace down", "Backspace again", "Backspace up",
+    ]);
+    keys.close();
+  });
+}
+
+test("a shortcut is the letter that the key has in the user's layout", async () => {
+  const layout = new Map([["KeyQ", "a"], ["KeyC", "c"], ["KeyS", "s"]]);
+  Object.defineProperty(navigator, "keyboard", { configurable: true, value: { getLayoutMap: () => Promise.resolve(layout) } });
+  const shortcuts = async (apple, presses) => {
+    const { keys, said, down } = openKeys({ apple });
+    await Promise.resolve();
+    await time.advance(1);
+    for (const [code, fields] of presses) down(code, fields);
+    keys.close();
+    return said.map((words) => words.split(" is ")[1]).filter(Boolean);
+  };
+  const control = { ctrlKey: true };
+  const alt = { altKey: true };
+  assert.deepEqual(
+    await shortcuts(false, [
+      ["KeyQ", { key: "a", ...control }],
+      ["KeyQ", { key: "A", ...control, shiftKey: true }],
+      // A Cyrillic layout beside a Latin one, and a place that the browser does not know.
+      ["KeyC", { key: "с", ...control }],
+      ["KeyF", { key: "а", ...control }],
+      ["KeyS", { key: "ы", ...alt }],
+      ["Semicolon", { key: "ö", ...control }],
+      ["Enter", { key: "Enter", ...control }],
+      ["KeyX", { key: "x" }],
+    ]),
+    ["a", "A", "c", "а", "s", "ö"],
+  );
+  assert.deepEqual(await shortcuts(true, [["KeyQ", { key: "æ", ...CMD, ...alt }], ["KeyL", { key: "@", ...alt }]]), ["a"], "Alt types on macOS");
+  delete navigator.keyboard;
 });

@@ -85,6 +85,8 @@ fn all_events() -> Vec<InputEvent> {
     let at = ScreenPoint { x: 300, y: 65_535 };
     let mut events = vec![
         InputEvent::Text("ß€".into()),
+        InputEvent::KeyRepeated { key: Key(0x7_0050) },
+        InputEvent::KeyCharacter { key: Key(0x7_0014), character: 'é' },
         InputEvent::TouchBegan { id: 70_000, at },
         InputEvent::TouchEnded { id: 70_000, at, cancelled: false },
         InputEvent::TouchEnded { id: 70_001, at, cancelled: true },

@@ -135,6 +135,15 @@ fn convert_input(input: InputEvent, answer: &mut nl_event, data: &mut Vec<u8>) -
             (answer.code, answer.pressed) = (key.0, pressed.into());
             nl_event_kind::Key
         }
+        InputEvent::KeyRepeated { key } => {
+            answer.code = key.0;
+            nl_event_kind::KeyRepeated
+        }
+        InputEvent::KeyCharacter { key, character } => {
+            answer.code = key.0;
+            *data = character.to_string().into_bytes();
+            nl_event_kind::KeyCharacter
+        }
         InputEvent::Text(text) => {
             *data = text.into_bytes();
             nl_event_kind::Text

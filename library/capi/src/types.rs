@@ -169,6 +169,10 @@ pub enum nl_event_kind {
     LinksChanged = 14,
     /// The server has ended; `data` says why. No picture leaves any more.
     Failed = 15,
+    /// Key `code` is still down, and the user's system repeats it. The text that it types follows.
+    KeyRepeated = 16,
+    /// With the next press, key `code` is a command that means the character `data` in the user's layout, such as Control and a letter.
+    KeyCharacter = 17,
 }
 
 /// What to open. Zero and NULL stand for the usual.

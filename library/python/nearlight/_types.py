@@ -218,6 +218,25 @@ class Key(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class KeyRepeated(Event):
+    """A key is still down, and the user's system repeats it. The text that it types follows. ``code`` and ``usage`` are as in ``Key``."""
+
+    code: str
+    usage: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCharacter(Event):
+    """With its next press, a key is a command that means ``character`` in the user's layout, such as Control and a letter. ``code`` and ``usage``
+    are as in ``Key``.
+    """
+
+    code: str
+    character: str
+    usage: int
+
+
+@dataclass(frozen=True, slots=True)
 class Text(Event):
     """The user has typed a text of up to 32 bytes."""
 

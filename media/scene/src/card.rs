@@ -160,6 +160,8 @@ fn words(event: &InputEvent) -> String {
     let down = |pressed: bool| if pressed { "down" } else { "up" };
     match event {
         InputEvent::Key { key, pressed } => format!("key 0x{:06x} {}", key.0, down(*pressed)),
+        InputEvent::KeyRepeated { key } => format!("key 0x{:06x} repeated", key.0),
+        InputEvent::KeyCharacter { key, character } => format!("key 0x{:06x} means {character}", key.0),
         InputEvent::Text(text) => format!("text {text}"),
         InputEvent::Button { button, pressed, at } => {
             format!("button {} {} at {} {}", *button as u8, down(*pressed), at.x, at.y)

@@ -2,7 +2,7 @@
 //!
 //! Input is injected by the X extension XTEST, so that the program cannot distinguish it from the machine's own. XTEST has no target
 //! window: keys go to the focused window, and buttons to the one below the pointer. Therefore presses are injected only while that is the
-//! program's window, so that viewers cannot injection on the rest of the desktop.
+//! program's window, so that viewers cannot act on the rest of the desktop.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -224,6 +224,12 @@ impl Injector {
                 Some(keycode) => (HeldInput::Key(keycode), pressed),
                 None => return,
             },
+            InputEvent::KeyRepeated { key } => {
+                // A program that has captured the pointer is a game, to which a repeat would be a key that goes up.
+                let repeats = !key.is_modifier() && !devices.pointer.is_some_and(|pointer| pointer.captured);
+                let held = key_code(key).map(HeldInput::Key).filter(|held| repeats && devices.held.contains(held));
+                return held.into_iter().for_each(|held| injection.repeat(held, &mut self.focus_requested_at));
+            }
             InputEvent::Button { button, pressed, at } => {
                 if !devices.pointer.is_some_and(|pointer| pointer.captured) {
                     injection.point(at);
@@ -306,6 +312,14 @@ impl WindowInjection<'_> {
         match held {
             HeldInput::Key(keycode) => self.display.key(keycode, pressed),
             HeldInput::Button(number) => self.display.button(number, pressed),
+        }
+    }
+
+    /// Releases a key and presses it again, which programs recognise as a repeat by the equal times. Without the focus it does nothing.
+    fn repeat(self, held: HeldInput, focus_requested_at: &mut Option<Instant>) {
+        if self.may_press(held, focus_requested_at) {
+            self.set_held(held, false);
+            self.set_held(held, true);
         }
     }
 

@@ -5,8 +5,9 @@ use x11rb::connection::Connection as _;
 use x11rb::errors::ReplyError;
 use x11rb::protocol::Event;
 use x11rb::protocol::xfixes::{self, ConnectionExt as _, CursorNotifyMask};
+use x11rb::protocol::xinput::{self, ConnectionExt as _};
 use x11rb::protocol::xproto::{
-    AtomEnum, BUTTON_PRESS_EVENT, BUTTON_RELEASE_EVENT, ChangeWindowAttributesAux, ClientMessageEvent,
+    AtomEnum, AutoRepeatMode, BUTTON_PRESS_EVENT, BUTTON_RELEASE_EVENT, ChangeWindowAttributesAux, ClientMessageEvent,
     ConnectionExt as _, EventMask, ExposeEvent, InputFocus, KEY_PRESS_EVENT, KEY_RELEASE_EVENT, MOTION_NOTIFY_EVENT,
     MapState, Window,
 };
@@ -16,6 +17,10 @@ use x11rb::{CURRENT_TIME, NONE};
 
 /// The first version of `XFIXES_VERSION` that reports the cursor's image and its changes.
 const XFIXES_VERSION: (u32, u32) = (2, 0);
+/// The X server's name of the keyboard whose keys XTEST presses ends with this.
+const XTEST_KEYBOARD: &[u8] = b"XTEST keyboard";
+/// Bytes of the keyboard feedback control (XInput 1.5, section 2.17).
+const FEEDBACK_BYTES: u16 = 20;
 /// Maximum number of levels of the window tree that are searched. Guess: a window manager adds two or three levels to a program's one or
 /// two.
 const MAX_TREE_DEPTH: usize = 16;
@@ -60,7 +65,32 @@ impl XDisplay {
             .ok()
             .and_then(|cookie| cookie.reply().ok());
         let has_cursor = version.is_some_and(|version| version.major_version >= XFIXES_VERSION.0);
-        Ok(Self { connection, root, has_cursor })
+        let display = Self { connection, root, has_cursor };
+        // Without it, the X server repeats held keys in addition to the viewer's system.
+        let _ = display.stop_repeats();
+        Ok(display)
+    }
+
+    /// Stops the X server from repeating the held keys of the injected keyboard, because the viewer's system repeats them. The user's own
+    /// keyboard is left as it is.
+    fn stop_repeats(&self) -> Result<(), ReplyError> {
+        let devices = self.connection.xinput_list_input_devices()?.reply()?;
+        let mut named = devices.devices.iter().zip(&devices.names);
+        let Some((device, _)) = named.find(|(_, name)| name.name.ends_with(XTEST_KEYBOARD)) else { return Ok(()) };
+        let data = xinput::FeedbackCtlDataKeyboard {
+            key: 0,
+            auto_repeat_mode: u32::from(AutoRepeatMode::OFF) as u8,
+            key_click_percent: 0,
+            bell_percent: 0,
+            bell_pitch: 0,
+            bell_duration: 0,
+            led_mask: 0,
+            led_values: 0,
+        };
+        let data = xinput::FeedbackCtlData::Keyboard(data);
+        let feedback = xinput::FeedbackCtl { feedback_id: 0, len: FEEDBACK_BYTES, data };
+        let mask = xinput::ChangeFeedbackControlMask::AUTO_REPEAT_MODE;
+        self.connection.xinput_change_feedback_control(mask, device.device_id, 0, feedback)?.check()
     }
 
     fn send(&self) {

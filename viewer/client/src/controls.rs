@@ -47,6 +47,17 @@ pub struct ControlEffects {
     pub paste: bool,
 }
 
+/// A key that went down or up, or that the system repeats: then it goes down once more.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyPress<'a> {
+    pub code: KeyCode,
+    pub pressed: bool,
+    /// What it types.
+    pub text: Option<&'a str>,
+    /// The character that the key has in the user's layout without modifiers.
+    pub character: Option<char>,
+}
+
 impl ControlEffects {
     fn with_input(input: DeviceInput) -> Self {
         Self { inputs: vec![input], ..Self::default() }
@@ -92,17 +103,25 @@ impl Controls {
         self.pointer.captured
     }
 
-    /// Handles a key that went down or up, and the `text` that it typed.
-    pub fn on_key(&mut self, code: KeyCode, pressed: bool, text: Option<&str>) -> ControlEffects {
+    /// Handles a key that went down or up, or that the system repeats.
+    pub fn on_key(&mut self, KeyPress { code, pressed, text, character }: KeyPress<'_>) -> ControlEffects {
         let mut answer = ControlEffects::default();
         let changed = if pressed { self.held.insert(code) } else { self.held.remove(&code) };
-        // The system repeats held keys. The server needs the repeated text, but not the repeated key events.
-        if let Some(key) = key(code).filter(|_| changed) {
-            answer.inputs.push(DeviceInput::Key { key, pressed });
-        }
-        let typed = pressed && !self.has_command_modifier();
-        if let Some(text) = text.filter(|text| typed && !text.chars().any(char::is_control)) {
-            answer.inputs.push(DeviceInput::Text(text.to_owned()));
+        let commands = self.has_command_modifier();
+        let text = text.filter(|text| pressed && !commands && !text.chars().any(char::is_control));
+        match (key(code), text) {
+            (Some(key), text) if pressed && !changed => {
+                let text = text.unwrap_or_default().to_owned();
+                answer.inputs.push(DeviceInput::KeyRepeat { key, text });
+            }
+            (key, text) => {
+                let key = key.filter(|_| changed);
+                let means = character.filter(|_| pressed && commands);
+                let means = key.zip(means).map(|(key, character)| DeviceInput::KeyCharacter { key, character });
+                answer.inputs.extend(means);
+                answer.inputs.extend(key.map(|key| DeviceInput::Key { key, pressed }));
+                answer.inputs.extend(text.map(|text| DeviceInput::Text(text.to_owned())));
+            }
         }
         // Escape releases the mouse, so the server gets it only while the mouse is free.
         if code == KeyCode::Escape && self.pointer.captured {
@@ -114,9 +133,11 @@ impl Controls {
 
     /// Returns whether keys are commands and type no text. The right Alt key is `AltGr` on many layouts, and types text with Control too.
     fn has_command_modifier(&self) -> bool {
-        use KeyCode::{AltRight, ControlLeft, ControlRight, SuperLeft, SuperRight};
+        use KeyCode::{AltLeft, AltRight, ControlLeft, ControlRight, SuperLeft, SuperRight};
         let held = |code| self.held.contains(&code);
-        [ControlLeft, ControlRight, SuperLeft, SuperRight].into_iter().any(held) && !held(AltRight)
+        // On macOS the left Alt key types further characters, as the right one does.
+        let alt = held(AltLeft) && !cfg!(target_os = "macos");
+        (alt || [ControlLeft, ControlRight, SuperLeft, SuperRight].into_iter().any(held)) && !held(AltRight)
     }
 
     /// Returns whether `code` completes the system's shortcut for pasting.
@@ -306,6 +327,10 @@ mod tests {
         Controls::new(Time::ZERO, &Pose::default())
     }
 
+    fn press(controls: &mut Controls, code: KeyCode, pressed: bool, text: Option<&str>) -> ControlEffects {
+        controls.on_key(KeyPress { code, pressed, text, character: text.and_then(|text| text.chars().next()) })
+    }
+
     fn pointer(answer: &ControlEffects) -> Pointer {
         let [.., DeviceInput::Pointer(Some(pointer))] = answer.inputs.as_slice() else { panic!("{answer:?}") };
         *pointer
@@ -321,7 +346,7 @@ mod tests {
         assert_eq!(pointer(&controls.on_button(MouseButton::Left, true, true)).buttons, 1);
         assert_eq!(pointer(&controls.on_button(MouseButton::Right, true, true)).buttons, 5);
         assert_eq!(pointer(&controls.on_button(MouseButton::Left, false, true)).buttons, 4);
-        assert_eq!(controls.on_key(KeyCode::Escape, true, None), catch(false));
+        assert_eq!(press(&mut controls, KeyCode::Escape, true, None), catch(false));
         let free = pointer(&controls.set_captured(false));
         assert_eq!((free.captured, free.buttons), (false, 0));
     }
@@ -347,10 +372,11 @@ mod tests {
         let mut controls = controls();
         let key = |pressed| DeviceInput::Key { key: Key(0x7_0009), pressed };
         let typed = DeviceInput::Text("f".into());
-        assert_eq!(controls.on_key(KeyCode::KeyF, true, Some("f")).inputs, [key(true), typed.clone()]);
-        assert_eq!(controls.on_key(KeyCode::KeyF, true, Some("f")).inputs, [typed], "the keyboard repeats");
-        assert_eq!(controls.on_key(KeyCode::KeyF, false, None).inputs, [key(false)]);
-        controls.on_key(KeyCode::KeyW, true, Some("w"));
+        assert_eq!(press(&mut controls, KeyCode::KeyF, true, Some("f")).inputs, [key(true), typed]);
+        let repeated = DeviceInput::KeyRepeat { key: Key(0x7_0009), text: "f".into() };
+        assert_eq!(press(&mut controls, KeyCode::KeyF, true, Some("f")).inputs, [repeated]);
+        assert_eq!(press(&mut controls, KeyCode::KeyF, false, None).inputs, [key(false)]);
+        press(&mut controls, KeyCode::KeyW, true, Some("w"));
         for step in 1..=60 {
             assert!(controls.on_step(Time::from_millis(step * 16)).moved);
         }
@@ -389,16 +415,17 @@ mod tests {
     #[test]
     fn pasting_is_asked_for_once() {
         let mut controls = controls();
-        assert!(!controls.on_key(KeyCode::KeyV, true, Some("v")).paste);
-        controls.on_key(KeyCode::KeyV, false, None);
-        controls.on_key(KeyCode::ControlLeft, true, None);
-        let pressed = controls.on_key(KeyCode::KeyV, true, Some("v"));
+        assert!(!press(&mut controls, KeyCode::KeyV, true, Some("v")).paste);
+        press(&mut controls, KeyCode::KeyV, false, None);
+        press(&mut controls, KeyCode::ControlLeft, true, None);
+        let pressed = press(&mut controls, KeyCode::KeyV, true, Some("v"));
         assert_eq!(pressed.paste, !cfg!(target_os = "macos"));
         let key = Key::from_code("KeyV").expect("a key");
-        assert_eq!(pressed.inputs, [DeviceInput::Key { key, pressed: true }], "a command types nothing");
-        assert!(!controls.on_key(KeyCode::KeyV, true, Some("v")).paste, "the keyboard repeats");
-        controls.on_key(KeyCode::ShiftRight, true, None);
-        assert!(controls.on_key(KeyCode::Insert, true, None).paste);
+        let means = DeviceInput::KeyCharacter { key, character: 'v' };
+        assert_eq!(pressed.inputs, [means, DeviceInput::Key { key, pressed: true }], "a command types nothing");
+        assert!(!press(&mut controls, KeyCode::KeyV, true, Some("v")).paste, "the keyboard repeats");
+        press(&mut controls, KeyCode::ShiftRight, true, None);
+        assert!(press(&mut controls, KeyCode::Insert, true, None).paste);
     }
 
     #[test]

@@ -50,8 +50,8 @@ impl Steering {
             // A full queue means that there is no connection, so the sample can be dropped.
             let _ = self.inputs.try_send(UserInput::Moved { at: now, head });
         }
-        for input in inputs {
-            self.send(input);
+        if !inputs.is_empty() {
+            let _ = self.inputs.try_send(UserInput::Devices { at: now, inputs });
         }
         ControlRequest { capture, paste }
     }

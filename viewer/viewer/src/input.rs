@@ -76,8 +76,10 @@ impl From<DeviceInput> for Input {
 fn validate_device(input: &DeviceInput) -> Result<(), ViewerError> {
     let mut devices = Devices::default();
     match input {
-        DeviceInput::Key { key, .. } => devices.keys.push(*key),
-        DeviceInput::Text(text) => return check_count("bytes of text", text.len(), MAX_TEXT_BYTES),
+        DeviceInput::Key { key, .. } | DeviceInput::KeyCharacter { key, .. } => devices.keys.push(*key),
+        DeviceInput::KeyRepeat { text, .. } | DeviceInput::Text(text) => {
+            return check_count("bytes of text", text.len(), MAX_TEXT_BYTES);
+        }
         DeviceInput::Pointer(pointer) => devices.pointer = *pointer,
         DeviceInput::Touches(touches) => {
             check_count("fingers", touches.len(), MAX_TOUCHES)?;

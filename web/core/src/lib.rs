@@ -228,6 +228,20 @@ impl Core {
         self.on_device(at, Key::from_code(code).map(|key| DeviceInput::Key { key, pressed }))
     }
 
+    /// The user's system repeats a key, which types `text`. Without a code in the protocol only the text is sent.
+    pub fn on_key_repeat(&mut self, at: f64, code: &str, text: String) -> bool {
+        let input = match Key::from_code(code) {
+            Some(key) => DeviceInput::KeyRepeat { key, text },
+            None => DeviceInput::Text(text),
+        };
+        self.on_device(at, Some(input))
+    }
+
+    /// The next press of a key is a command that means this character in the user's layout.
+    pub fn on_key_character(&mut self, at: f64, code: &str, character: char) -> bool {
+        self.on_device(at, Key::from_code(code).map(|key| DeviceInput::KeyCharacter { key, character }))
+    }
+
     /// Text typed by keys or an input method.
     pub fn on_text(&mut self, at: f64, text: String) -> bool {
         self.on_device(at, Some(DeviceInput::Text(text)))

@@ -4,8 +4,10 @@ import type { Hand } from "../generated/wire.ts";
 
 /** A device's input, as the session takes it; lists of numbers are the core's. */
 export type DeviceInput =
-  /** `code` as in `KeyboardEvent`; `text` is what it types. */
-  | { device: "key"; code: string; pressed: boolean; text?: string }
+  /** `code` as in `KeyboardEvent`; `text` is what it types, `character` what it means in the user's layout if it is a command. */
+  | { device: "key"; code: string; pressed: boolean; text?: string; character?: string }
+  /** The browser repeats a key. */
+  | { device: "key-repeat"; code: string; text?: string }
   | { device: "text"; text: string }
   /** `POINTER_COLUMNS`, or nothing where there is no pointer. */
   | { device: "pointer"; values: number[] }

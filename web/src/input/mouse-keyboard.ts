@@ -30,6 +30,10 @@ const COMPOSITION_KEY_CODE = 229;
 /** Keys are held back for this long, so that pasted text arrives first: it goes by the control stream. Guess: both leave at once. */
 const PASTE_LEAD_MS = 50;
 const MODIFIER = /^(Shift|Control|Alt|Meta)/;
+/** Keys that do nothing more when they are held. */
+const UNREPEATED = /^(Shift|Control|Alt|Meta)|Lock$/;
+/** Characters that are no letters of another alphabet than the Latin one. */
+const LATIN = /^(?:\P{L}|\p{Script=Latin})$/u;
 
 export class MouseKeyboard {
   readonly #stage: HTMLElement;
@@ -47,6 +51,8 @@ export class MouseKeyboard {
   readonly #scrolled: [number, number] = [0, 0];
   /** W3C's `buttons`, limited to those that went down on the picture. */
   #buttons = 0;
+  /** Characters of the keys in the user's layout, or in the Latin one beside it; null in browsers that do not tell. */
+  #layout: ReadonlyMap<string, string> | null = null;
   /** Input that waits for a pasted text, in order; null when none does. */
   #delayed: DeviceInput[] | null = null;
   #delay: ReturnType<typeof setTimeout> | undefined;
@@ -71,6 +77,8 @@ export class MouseKeyboard {
       if (!this.#out.program) this.#type(event.timeStamp, event.data);
     });
     on("blur", () => this.#releaseAll(performance.now()));
+    on("focus", () => void this.#readLayout());
+    void this.#readLayout();
     on("mouseup", (event) => this.#onMouseUp(event));
     document.addEventListener("visibilitychange", () => this.#releaseAll(performance.now()), { signal });
     stage.addEventListener("mousedown", (event) => this.#onMouseDown(event), { signal });
@@ -122,20 +130,22 @@ export class MouseKeyboard {
     const { code, key, timeStamp } = event;
     // Space and arrows would scroll the page or press a focused button, Tab would leave the picture.
     if (!(event.target instanceof HTMLButtonElement)) event.preventDefault();
-    if (!event.repeat) {
-      this.#onPress(event);
-      if (code === "KeyH") this.#out.onToggleHud();
-      if (code === "KeyM") this.#out.onToggleMute();
-      if (code === "KeyT") this.#out.onToggleTalk();
-    }
     // Keys that type nothing have longer names. With Control or Cmd a letter is a command.
     const types = [...key].length === 1 && !event.ctrlKey && !event.metaKey;
+    if (event.repeat) {
+      this.#onRepeat(event, types ? key : "");
+      return;
+    }
+    this.#onPress(event);
+    if (code === "KeyH") this.#out.onToggleHud();
+    if (code === "KeyM") this.#out.onToggleMute();
+    if (code === "KeyT") this.#out.onToggleTalk();
     if (types) this.#type(timeStamp, key);
   }
 
   /** A program gets all keys, with what they type in the user's layout. */
   #onProgramKey(event: KeyboardEvent): void {
-    const { key, timeStamp, ctrlKey, metaKey, altKey, target } = event;
+    const { key, ctrlKey, metaKey, altKey, target } = event;
     // A tool that a finger has tapped keeps the focus until the next key, which is the program's. Other buttons, such as a notice's, keep their keys.
     const ofTool = isTool(target);
     if (ofTool) this.#out.focus();
@@ -144,20 +154,41 @@ export class MouseKeyboard {
     if (pasting) this.#delayKeys();
     else event.preventDefault();
     const choosesCharacter = event.getModifierState("AltGraph");
-    // With Alt a letter is a command, unless the layout makes another character of it.
-    const commands = !choosesCharacter && (ctrlKey || metaKey || (altKey && key.charCodeAt(0) < 0x80));
+    // With Alt a key is a command, except on Apple's systems, where the layout makes other characters of it.
+    const commands = !choosesCharacter && (ctrlKey || metaKey || (altKey && !this.#apple));
     const text = [...key].length === 1 && !commands ? key : "";
-    if (!event.repeat || this.#lacksKeyUp(event)) this.#onPress(event, text);
-    else if (text) this.#type(timeStamp, text);
+    if (event.repeat) this.#onRepeat(event, text);
+    else this.#onPress(event, text, commands ? this.#meaningOf(event) : undefined);
   }
 
-  #onPress(event: KeyboardEvent, text?: string): void {
+  /** What a key means as a command: its character in the user's layout, which is seldom the one of its place on the server's. */
+  #meaningOf({ code, key, altKey }: KeyboardEvent): string | undefined {
+    if ([...key].length !== 1) return undefined;
+    const plain = this.#layout?.get(code);
+    // Alt may have made another character of it.
+    return this.#apple && altKey ? (plain ?? key) : LATIN.test(key) ? key : plain && LATIN.test(plain) ? plain : key;
+  }
+
+  async #readLayout(): Promise<void> {
+    const { keyboard } = navigator as Navigator & { keyboard?: { getLayoutMap?: () => Promise<ReadonlyMap<string, string>> } };
+    // Refused in frames without the permission; then the keys' own characters are known only.
+    this.#layout = (await keyboard?.getLayoutMap?.().catch(() => null)) ?? null;
+  }
+
+  /** The program repeats a key when the browser does, and never by itself. */
+  #onRepeat({ code, timeStamp }: KeyboardEvent, text: string): void {
+    if (UNREPEATED.test(code)) return;
+    const reported = this.#held.get(code) ?? this.#reportedCode(code);
+    this.#send(timeStamp, { device: "key-repeat", code: reported, ...(text && { text }) });
+  }
+
+  #onPress(event: KeyboardEvent, text?: string, character?: string): void {
     const { code, timeStamp } = event;
     // Pressed again without a keyup in between.
     this.#release(code, timeStamp);
     const reported = this.#reportedCode(code);
     this.#held.set(code, reported);
-    this.#send(timeStamp, { device: "key", code: reported, pressed: true, ...(text !== undefined && { text }) });
+    this.#send(timeStamp, { device: "key", code: reported, pressed: true, ...(text !== undefined && { text }), ...(character && { character }) });
     if (this.#lacksKeyUp(event)) this.#release(code, timeStamp);
   }
 

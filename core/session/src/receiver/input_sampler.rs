@@ -18,6 +18,9 @@ const UNCHANGED_INTERVAL: Span = Span::from_millis(100);
 /// Maximum number of unacknowledged events. Guess: a busy user's input of ten seconds. After a longer interruption it is obsolete, and the
 /// state in every sample is still correct.
 const MAX_WAITING: usize = 256;
+/// Maximum number of unacknowledged presses and repeats of one key, beyond which its repeats are dropped: a user who holds a key over an
+/// interrupted path wants no burst of repeats afterwards. Guess: a quarter of a second of a keyboard that repeats 30 times a second.
+const MAX_WAITING_REPEATS: usize = 8;
 
 /// The user's pose, and what the user points with.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +48,17 @@ pub enum DeviceInput {
     Key {
         key: Key,
         pressed: bool,
+    },
+    /// The user's system repeats a key that is down, which types `text`. A key that was reported as released meanwhile, because its release
+    /// will not be reported, is pressed and released.
+    KeyRepeat {
+        key: Key,
+        text: String,
+    },
+    /// What the next press of a key means in the user's layout, for keys that are commands and type no text.
+    KeyCharacter {
+        key: Key,
+        character: char,
     },
     /// Text typed by keys or an input method.
     Text(String),
@@ -123,6 +137,11 @@ impl InputSampler {
                     devices.keys.push(key);
                 }
             }
+            DeviceInput::KeyRepeat { key, text } => self.repeat_key(key, &text),
+            DeviceInput::KeyCharacter { character, .. } if character.is_control() => {}
+            DeviceInput::KeyCharacter { key, character } => {
+                self.events.push_back(InputEvent::KeyCharacter { key, character });
+            }
             DeviceInput::Text(text) => self.events.extend(InputEvent::typed(&text)),
             DeviceInput::Pointer(pointer) => devices.pointer = pointer,
             DeviceInput::Touches(touches) => devices.touches = touches,
@@ -141,6 +160,25 @@ impl InputSampler {
         }
         self.set_devices(devices);
         Some(self.number(at))
+    }
+
+    /// Modifiers do not repeat: they would only be pressed again.
+    fn repeat_key(&mut self, key: Key, text: &str) {
+        let is_press = |event: &&InputEvent| match event {
+            InputEvent::Key { key: known, pressed: true } | InputEvent::KeyRepeated { key: known } => *known == key,
+            _ => false,
+        };
+        if key.is_modifier() || self.events.iter().filter(is_press).count() >= MAX_WAITING_REPEATS {
+            return;
+        }
+        if self.devices.keys.contains(&key) {
+            self.events.push_back(InputEvent::KeyRepeated { key });
+            self.events.extend(InputEvent::typed(text));
+        } else {
+            self.events.push_back(InputEvent::Key { key, pressed: true });
+            self.events.extend(InputEvent::typed(text));
+            self.events.push_back(InputEvent::Key { key, pressed: false });
+        }
     }
 
     fn set_devices(&mut self, devices: Devices) {
@@ -171,12 +209,30 @@ impl InputSampler {
             room = left.unwrap_or(0);
             left.is_some()
         };
-        let events: Vec<_> =
+        let mut events: Vec<_> =
             self.events.iter().take(MAX_INPUT_EVENTS).take_while(|event| fits(event)).cloned().collect();
-        if let Some(newest) = self.samples.back_mut() {
-            newest.events.get_or_insert(self.first_event.wrapping_add(events.len() as u32));
+        // A key and what it types belong together: without the text, the key would type the character of the server's layout.
+        let types = |event: &InputEvent| {
+            matches!(event, InputEvent::Key { pressed: true, .. } | InputEvent::KeyRepeated { .. })
+        };
+        if matches!(self.events.get(events.len()), Some(InputEvent::Text(_))) && events.last().is_some_and(types) {
+            events.pop();
         }
-        let (devices, first_event) = (self.devices.clone(), self.first_event);
+        let end = self.first_event.wrapping_add(events.len() as u32);
+        // A repeated sample that carries later events is another sample, because its acknowledgement means more and its state is newer.
+        if self.samples.back().is_some_and(|newest| newest.events.is_some_and(|known| known != end)) {
+            self.number(sampled_at);
+            self.unsent = None;
+        }
+        if let Some(newest) = self.samples.back_mut() {
+            newest.events = Some(end);
+        }
+        let first_event = self.first_event;
+        // The state is the one after these events. A later one would release modifiers before the keys that they belong to.
+        let mut devices = self.devices.clone();
+        for event in self.events.range(events.len()..).rev() {
+            devices.revert(event);
+        }
         let sample = InputSample::of_views(self.newest, sampled_at.for_peer(), head, views);
         Some(InputSample { devices, first_event, events, ..sample })
     }
@@ -205,6 +261,12 @@ impl InputSampler {
     /// Whether something is pressed, which is to be repeated to the server.
     pub(crate) fn holds_anything(&self) -> bool {
         self.devices.holds_anything()
+    }
+
+    /// Returns the state of all devices, which may be ahead of the samples.
+    #[cfg(test)]
+    pub(crate) const fn devices(&self) -> &Devices {
+        &self.devices
     }
 
     /// Makes the newest sample be sent again.
@@ -334,6 +396,66 @@ mod tests {
             sampler.on_presence(Time::from_millis(round), presence());
         }
         assert_eq!(typed, text);
+    }
+
+    #[test]
+    fn a_key_and_what_it_types_are_in_one_sample_with_the_state_after_them() {
+        let mut sampler = InputSampler::default();
+        sampler.on_presence(Time::ZERO, presence());
+        let control = Key::from_code("ControlLeft").expect("a key");
+        for _ in 0..40 {
+            sampler.on_device(Time::ZERO, key(true));
+            sampler.on_device(Time::ZERO, DeviceInput::Text("f".into()));
+            sampler.on_device(Time::ZERO, key(false));
+        }
+        for (input, pressed) in [(control, true), (Key::from_code("KeyF").expect("a key"), true), (control, false)] {
+            sampler.on_device(Time::ZERO, DeviceInput::Key { key: input, pressed });
+        }
+        let (mut server, mut presses) = (Devices::default(), 0);
+        while sampler.has_unacknowledged() {
+            sampler.on_presence(Time::ZERO, presence());
+            let sample = sampler.poll_sample().expect("new");
+            for (place, event) in sample.events.iter().enumerate() {
+                server.apply(event);
+                if matches!(event, InputEvent::Key { pressed: true, key } if *key != control) {
+                    presses += 1;
+                    let text = matches!(sample.events.get(place + 1), Some(InputEvent::Text(_)));
+                    assert_eq!(text, presses <= 40, "press {presses}");
+                }
+            }
+            assert_eq!(sample.devices.keys, server.keys, "no key is released before its events have arrived");
+            sampler.on_acknowledged(sample.seq);
+        }
+        assert_eq!(presses, 41);
+    }
+
+    #[test]
+    fn repeats_of_a_frozen_path_are_few_and_presses_and_releases_are_all_there() {
+        let mut sampler = InputSampler::default();
+        sampler.on_presence(Time::ZERO, presence());
+        let held = Key::from_code("KeyF").expect("a key");
+        let repeat = |sampler: &mut InputSampler, key, text: &str| {
+            sampler.on_device(Time::ZERO, DeviceInput::KeyRepeat { key, text: text.into() });
+        };
+        sampler.on_device(Time::ZERO, key(true));
+        for _ in 0..90 {
+            repeat(&mut sampler, held, "f");
+            repeat(&mut sampler, Key::from_code("ShiftLeft").expect("a key"), "");
+        }
+        sampler.on_device(Time::ZERO, key(false));
+        let repeats = |sampler: &InputSampler| {
+            sampler.events.iter().filter(|event| matches!(event, InputEvent::KeyRepeated { .. })).count()
+        };
+        assert_eq!(repeats(&sampler), MAX_WAITING_REPEATS - 1);
+        let texts = sampler.events.iter().filter(|event| matches!(event, InputEvent::Text(_))).count();
+        assert_eq!(texts, repeats(&sampler), "a repeat and its text are dropped together");
+        assert_eq!(sampler.events.back(), Some(&InputEvent::Key { key: held, pressed: false }));
+        // A key whose release is not reported, as with Cmd on macOS.
+        let mut sampler = InputSampler::default();
+        sampler.on_presence(Time::ZERO, presence());
+        (0..90).for_each(|_| repeat(&mut sampler, held, ""));
+        let pair = |_| [true, false].map(|pressed| InputEvent::Key { key: held, pressed });
+        assert!(sampler.events.iter().cloned().eq((0..MAX_WAITING_REPEATS).flat_map(pair)), "{:?}", sampler.events);
     }
 
     #[test]

@@ -9,9 +9,10 @@ use crate::receiver::input_sampler::{place, released};
 const MAX_EVENTS: usize = 1_024;
 /// Maximum number of unreliable messages that are not fetched. Further ones are dropped.
 const MAX_MESSAGES: usize = 64;
-/// A pressed key counts as released this long after the last sample from its client, which repeats it every fifth of this time: a key must
-/// not outlive the connection that reported it.
-const RELEASE_TIMEOUT: Span = Span::from_secs(1);
+/// A pressed key counts as released this long after the last sample from its client, which repeats it every 200 ms: a key must not outlive
+/// the connection that reported it. Wireless links freeze for up to 3 s when they change cells; what is held then must stay held, or a
+/// shortcut or a drag would break in two.
+const RELEASE_TIMEOUT: Span = Span::from_secs(4);
 
 /// The newest state, and the events since the last fetch.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,8 +39,8 @@ pub(crate) struct Inbox {
     events: Vec<InputEvent>,
     /// Whether something has arrived since the last fetch.
     changed: bool,
-    /// Whether a timeout has released everything.
-    released_all: bool,
+    /// What was held when a timeout released everything, until the client is heard again.
+    held_before_silence: Option<Devices>,
     acknowledgement: Option<InputAcknowledgement>,
     messages: Vec<Vec<u8>>,
 }
@@ -49,31 +50,27 @@ impl Inbox {
     pub(crate) fn on_sample(&mut self, now: Time, mut sample: InputSample) -> bool {
         self.heard_at = now;
         let newer = self.newest.as_ref().is_none_or(|(_, newest)| sample.seq > newest.seq);
-        let events = std::mem::take(&mut sample.events);
+        let current = self.newest.as_ref().is_none_or(|(_, newest)| sample.seq >= newest.seq);
+        let mut events = std::mem::take(&mut sample.events);
         if !events.is_empty() {
             // Samples repeat what has not been acknowledged: events below this range are known, and the client has given up events
             // in a gap.
             let end = sample.first_event.wrapping_add(events.len() as u32);
             let known = self.next_event.saturating_sub(sample.first_event) as usize;
-            if self.next_event < end {
-                self.next_event = end;
-                if !self.released_all {
-                    self.events.extend(events.into_iter().skip(known));
-                    self.changed = true;
-                }
-            }
+            events.drain(..known.min(events.len()));
+            self.next_event = self.next_event.max(end);
             self.acknowledgement = Some(InputAcknowledgement { seq: sample.seq });
         }
-        // What the timeout released is pressed again, if it still is.
-        let held_again = self.released_all && self.newest.as_ref().is_some_and(|(_, newest)| sample.seq >= newest.seq);
-        if held_again {
-            let before = self.newest.as_ref().map(|(_, newest)| newest.devices.clone()).unwrap_or_default();
-            self.events.extend(sample.devices.changes_from(&before));
-            self.released_all = false;
-        }
+        self.changed |= !events.is_empty();
+        let held_before = if current { self.held_before_silence.take() } else { None };
+        let heard_again = held_before.is_some();
+        self.events.extend(match held_before {
+            Some(held) => resume(&held, events, &sample.devices),
+            None => events,
+        });
         let excess = self.events.len().saturating_sub(MAX_EVENTS);
         self.events.drain(..excess);
-        if newer || held_again {
+        if newer || heard_again {
             for (hand, tracked) in self.hands.iter_mut().zip(sample.devices.hands) {
                 if !tracked && hand.as_ref().is_some_and(|known| known.seq <= sample.seq) {
                     *hand = None;
@@ -112,8 +109,8 @@ impl Inbox {
         if now.saturating_since(self.heard_at) > RELEASE_TIMEOUT && sample.devices.holds_anything() {
             let devices: Devices = released(&sample.devices);
             self.events.extend(devices.changes_from(&sample.devices));
-            sample.devices = devices;
-            (self.changed, self.released_all) = (true, true);
+            self.held_before_silence = Some(std::mem::replace(&mut sample.devices, devices));
+            self.changed = true;
         }
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -128,6 +125,22 @@ impl Inbox {
     pub(crate) fn poll_acknowledgement(&mut self) -> Option<InputAcknowledgement> {
         self.acknowledgement.take()
     }
+}
+
+/// Returns the events by which a client that is heard again gets back what the timeout released: `events` are its new ones, `devices` is its
+/// state after them. Modifiers go down first if keys follow, because shortcuts depend on them. Other keys type, so they are pressed only
+/// if they are still down.
+fn resume(held: &Devices, events: Vec<InputEvent>, devices: &Devices) -> Vec<InputEvent> {
+    let presses = events.iter().any(|event| matches!(event, InputEvent::Key { pressed: true, .. }));
+    let modifiers = held.keys.iter().filter(|key| presses && key.is_modifier());
+    let mut all: Vec<_> = modifiers.map(|key| InputEvent::Key { key: *key, pressed: true }).collect();
+    all.extend(events);
+    let mut state = released(held);
+    for event in &all {
+        state.apply(event);
+    }
+    all.extend(devices.changes_from(&state));
+    all
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Derives the events between two states of the devices.
+//! Derives the events between two states of the devices, and the state after or before an event.
 
-use super::{Devices, InputEvent, MAX_TEXT_BYTES, PointerButton, ScreenPoint, Touch};
+use super::{Devices, InputEvent, MAX_KEYS, MAX_TEXT_BYTES, MAX_TOUCHES, PointerButton, ScreenPoint, Touch};
 
 impl Devices {
     /// Returns the events that lead from `before` to this state. Releases come first, because their slots may have been reused since.
@@ -10,6 +10,61 @@ impl Devices {
         before.pressed_beyond(self, false, &mut events);
         self.pressed_beyond(before, true, &mut events);
         events
+    }
+
+    /// Makes this state the one after `event`. Positions stay.
+    pub fn apply(&mut self, event: &InputEvent) {
+        self.set_pressed_by(event, true);
+    }
+
+    /// Makes this state the one before `event`. Positions stay.
+    pub fn revert(&mut self, event: &InputEvent) {
+        self.set_pressed_by(event, false);
+    }
+
+    /// Sets what the event presses to down if it happens (`forwards`), and to up if it is undone; the reverse for releases.
+    fn set_pressed_by(&mut self, event: &InputEvent, forwards: bool) {
+        let set = |bits: u32, bit: u8, down: bool| if down { bits | 1 << bit } else { bits & !(1 << bit) };
+        match *event {
+            InputEvent::Key { key, pressed } => {
+                self.keys.retain(|held| *held != key);
+                if pressed == forwards && self.keys.len() < MAX_KEYS {
+                    self.keys.push(key);
+                }
+            }
+            InputEvent::Button { button, pressed, .. } => {
+                if let Some(pointer) = &mut self.pointer {
+                    let bit = button.bit();
+                    pointer.buttons = if pressed == forwards { pointer.buttons | bit } else { pointer.buttons & !bit };
+                }
+            }
+            InputEvent::TouchBegan { id, at } => self.set_touch(id, at, forwards),
+            InputEvent::TouchEnded { id, at, .. } => self.set_touch(id, at, !forwards),
+            InputEvent::GamepadButton { gamepad, button, pressed } => {
+                let has =
+                    |known: &&mut super::Gamepad| known.index == gamepad && usize::from(button) < known.values.len();
+                if let Some(known) = self.gamepads.iter_mut().find(has) {
+                    known.pressed = set(known.pressed, button, pressed == forwards);
+                }
+            }
+            InputEvent::ControllerButton { hand, button, pressed } => {
+                let has =
+                    |known: &&mut super::Controller| known.hand == hand && usize::from(button) < known.values.len();
+                if let Some(known) = self.controllers.iter_mut().find(has) {
+                    known.pressed = set(known.pressed.into(), button, pressed == forwards) as u16;
+                }
+            }
+            InputEvent::KeyRepeated { .. } | InputEvent::KeyCharacter { .. } | InputEvent::Text(_) => {}
+        }
+    }
+
+    fn set_touch(&mut self, id: u32, at: ScreenPoint, down: bool) {
+        let known = self.touches.iter().any(|touch| touch.id == id);
+        if !down {
+            self.touches.retain(|touch| touch.id != id);
+        } else if !known && self.touches.len() < MAX_TOUCHES {
+            self.touches.push(Touch { id, at, pressure: u8::MAX });
+        }
     }
 
     /// Adds what is down here and not in `other`, as events with the given value of `pressed`.

@@ -1,4 +1,4 @@
-//! Events that must not be lost: presses and releases, starts and ends of touches, typed text.
+//! Events that must not be lost: presses and releases, starts and ends of touches, typed text; and the repeats of held keys.
 
 use super::device::{PointerButton, ScreenPoint};
 use super::{Hand, Key};
@@ -18,6 +18,16 @@ pub enum InputEvent {
     Key {
         key: Key,
         pressed: bool,
+    },
+    /// A key that is down is repeated by the user's system. The text that it types follows, as after a press.
+    KeyRepeated {
+        key: Key,
+    },
+    /// The character that the next press of a key means in the user's layout. It precedes presses that type no text because they are
+    /// commands, such as Control and a letter.
+    KeyCharacter {
+        key: Key,
+        character: char,
     },
     /// Text typed by keys or an input method, at most [`MAX_TEXT_BYTES`] and not empty. It is sent in addition to the keys' own events.
     Text(String),
@@ -60,6 +70,8 @@ mod code {
     pub(super) const TOUCH_BEGAN: u8 = 9;
     pub(super) const TOUCH_ENDED: u8 = 10;
     pub(super) const TOUCH_CANCELLED: u8 = 11;
+    pub(super) const KEY_REPEATED: u8 = 12;
+    pub(super) const KEY_CHARACTER: u8 = 13;
 }
 
 impl InputEvent {
@@ -67,7 +79,8 @@ impl InputEvent {
     #[must_use]
     pub const fn bytes(&self) -> usize {
         match self {
-            Self::Key { .. } => 4,
+            Self::Key { .. } | Self::KeyRepeated { .. } => 4,
+            Self::KeyCharacter { .. } => 8,
             Self::Text(text) => 2 + text.len(),
             Self::Button { .. } => 6,
             Self::TouchBegan { .. } | Self::TouchEnded { .. } => 9,
@@ -80,6 +93,15 @@ impl InputEvent {
             Self::Key { key, pressed } => {
                 bytes.push(code::KEY + u8::from(*pressed));
                 key.write(bytes);
+            }
+            Self::KeyRepeated { key } => {
+                bytes.push(code::KEY_REPEATED);
+                key.write(bytes);
+            }
+            Self::KeyCharacter { key, character } => {
+                bytes.push(code::KEY_CHARACTER);
+                key.write(bytes);
+                bytes.extend_from_slice(&u32::from(*character).to_be_bytes());
             }
             Self::Text(text) => {
                 debug_assert!((1..=MAX_TEXT_BYTES).contains(&text.len()));
@@ -111,6 +133,12 @@ impl InputEvent {
                 let length = reader.count(1, MAX_TEXT_BYTES, "text")?;
                 let text = std::str::from_utf8(reader.take(length)?).map_err(|_| WireError::Field("text"))?;
                 Self::Text(text.to_owned())
+            }
+            code::KEY_REPEATED => Self::KeyRepeated { key: Key::read(reader)? },
+            code::KEY_CHARACTER => {
+                let key = Key::read(reader)?;
+                let character = char::from_u32(reader.u32()?).filter(|character| !character.is_control());
+                Self::KeyCharacter { key, character: character.ok_or(WireError::Field("character"))? }
             }
             code::TOUCH_BEGAN => Self::TouchBegan { id: reader.u32()?, at: ScreenPoint::read(reader)? },
             code::TOUCH_ENDED | code::TOUCH_CANCELLED => Self::TouchEnded {

@@ -8,6 +8,8 @@ pub struct Key(pub u32);
 
 /// HID usage page of keyboards.
 const KEYBOARD: u32 = 7 << 16;
+const FIRST_MODIFIER: u32 = KEYBOARD | 0xe0;
+const LAST_MODIFIER: u32 = KEYBOARD | 0xe7;
 /// HID usage page of media keys.
 const CONSUMER: u32 = 12 << 16;
 
@@ -165,6 +167,12 @@ impl Key {
     #[must_use]
     pub fn code(self) -> Option<&'static str> {
         CODES.iter().find(|(_, usage)| *usage == self.0).map(|(name, _)| *name)
+    }
+
+    /// Whether this is a modifier: Control, Shift, Alt or the system's key (HID usages 0xe0 to 0xe7).
+    #[must_use]
+    pub const fn is_modifier(self) -> bool {
+        matches!(self.0, FIRST_MODIFIER..=LAST_MODIFIER)
     }
 
     /// Whether this is the key of that W3C code.

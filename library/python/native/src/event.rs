@@ -71,6 +71,10 @@ fn embed_event<'py>(
 fn input_event<'py>(py: Python<'py>, at: f64, from: Option<u32>, input: &InputEvent) -> PyResult<Bound<'py, PyAny>> {
     match input {
         InputEvent::Key { key, pressed } => make(py, "Key", (at, from, key_name(key.code()), *pressed, key.0)),
+        InputEvent::KeyRepeated { key } => make(py, "KeyRepeated", (at, from, key_name(key.code()), key.0)),
+        InputEvent::KeyCharacter { key, character } => {
+            make(py, "KeyCharacter", (at, from, key_name(key.code()), character.to_string(), key.0))
+        }
         InputEvent::Text(text) => make(py, "Text", (at, from, text)),
         InputEvent::Button { button, pressed, at: place } => {
             let [x, y] = place.fractions();

@@ -129,7 +129,11 @@ impl Controls {
                 let action = action_of(&CONTROLLER, *button, *pressed, CONTROLLER_GRAB);
                 acts.extend(action.map(|action| Act { hand: *hand, action, shakes }));
             }
-            InputEvent::Key { .. } | InputEvent::Button { .. } | InputEvent::Text(_) => {}
+            InputEvent::Key { .. }
+            | InputEvent::KeyRepeated { .. }
+            | InputEvent::KeyCharacter { .. }
+            | InputEvent::Button { .. }
+            | InputEvent::Text(_) => {}
         }
     }
 

@@ -236,8 +236,10 @@ impl User {
         let state = match &event.kind {
             EventKind::State(state) => state,
             EventKind::Text(code) => {
-                if let Some(letter) = self.typing.letter(&self.keys, *code) {
-                    self.push_events(InputEvent::typed(letter.encode_utf8(&mut [0; 4])));
+                let repeated = self.typing.on_letter().map(|key| InputEvent::KeyRepeated { key });
+                let letter = self.typing.letter(&self.keys, *code).map(|letter| InputEvent::Text(letter.into()));
+                if repeated.is_some() || letter.is_some() {
+                    self.push_events(repeated.into_iter().chain(letter));
                     self.unsent = Some(now);
                 }
                 return;

@@ -127,6 +127,31 @@ fn what_keys_type_is_text_and_their_names_are_not() {
     assert_eq!(typed(&[(&["ControlLeft", "AltRight", "KeyQ"], "@")]), "@", "AltGr");
 }
 
+#[test]
+fn a_held_key_repeats_when_the_browser_repeats_it() {
+    let mut user = user();
+    let mut repeats = Vec::new();
+    for (step, (code, name)) in [
+        ("ArrowUp", "ArrowUp"),
+        ("ArrowUp", "ArrowUp"),
+        ("ShiftLeft", "Shift"),
+        ("ShiftLeft", "Shift"),
+        ("KeyS", "S"),
+        ("KeyS", "S"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let down = [key::number(code).expect("a key")];
+        let (events, _) = after(&mut user, step as u64 + 1, &[keys(&down), letter(name)]);
+        repeats.extend(events.into_iter().filter_map(|event| match event {
+            InputEvent::KeyRepeated { key } => key.code(),
+            _ => None,
+        }));
+    }
+    assert_eq!(repeats, ["ArrowUp", "KeyS"], "modifiers do not repeat");
+}
+
 /// The image of (0, 0, -1) under a rotation.
 fn ahead(pose: Pose) -> [f32; 3] {
     let [x, y, z, w] = pose.orientation;

@@ -1,12 +1,16 @@
 //! Text typed by the user. The client sends a letter for every key that goes down or repeats: the first of the key's name in W3C's
 //! `KeyboardEvent.key`, so that `Shift` arrives as S and `ArrowUp` as A. The key itself distinguishes text from names.
 
+use nearlight_wire::Key;
+
 use crate::input::{KeyboardState, key};
 
 /// The key that last went down, which is the one that repeats.
 #[derive(Debug, Default)]
 pub(super) struct Typing {
     newest: Option<u8>,
+    /// Whether the letter of its press has arrived. Further ones are repeats.
+    has_letter: bool,
 }
 
 impl Typing {
@@ -14,6 +18,14 @@ impl Typing {
         // Keys that type have the lower numbers.
         let pressed = (0..key::COUNT).find(|key| now.is_down(*key) && !before.is_down(*key));
         self.newest = pressed.or(self.newest.filter(|key| now.is_down(*key)));
+        self.has_letter &= pressed.is_none();
+    }
+
+    /// Takes the letter of a key that went down or repeats. Returns the key if it repeats.
+    pub(super) fn on_letter(&mut self) -> Option<Key> {
+        let repeats = std::mem::replace(&mut self.has_letter, true);
+        let newest = self.newest.filter(|_| repeats)?.checked_sub(1)?;
+        key::CODES.get(usize::from(newest)).and_then(|code| Key::from_code(code)).filter(|key| !key.is_modifier())
     }
 
     /// The letter, if the key types one. Half of a UTF-16 surrogate pair is not a letter: the client sends no second half. Names of keys

@@ -111,12 +111,9 @@ impl Reader {
         }
     }
 
-    /// Handles a key or button. Value 2 is the kernel's repetition of a held key and is ignored.
+    /// Handles a key or button. Value 2 is the kernel's repetition of a held key, which is pressed once more.
     fn on_key(&mut self, code: u16, value: i32, actions: &mut Vec<DeviceAction>) {
-        let pressed = value == 1;
-        if value > 1 {
-            return;
-        }
+        let pressed = value != 0;
         if code < FIRST_BUTTON {
             if let PhysicalKey::Code(key) = PhysicalKey::from_scancode(code.into()) {
                 actions.push(DeviceAction::Key { key, pressed });
@@ -260,11 +257,11 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_named_by_their_place_and_do_not_repeat() {
+    fn keys_are_named_by_their_place_and_repeat_as_the_kernel_repeats_them() {
         let mut reader = Reader::new(Capabilities { keys: true, ..Capabilities::default() });
         let press = |key, pressed| vec![DeviceAction::Key { key, pressed }];
         assert_eq!(read(&mut reader, &[key(Code::KEY_W, 1)]), press(KeyCode::KeyW, true));
-        assert_eq!(read(&mut reader, &[key(Code::KEY_W, 2)]), []);
+        assert_eq!(read(&mut reader, &[key(Code::KEY_W, 2)]), press(KeyCode::KeyW, true));
         assert_eq!(read(&mut reader, &[key(Code::KEY_W, 0)]), press(KeyCode::KeyW, false));
         assert_eq!(read(&mut reader, &[key(Code::KEY_LEFTMETA, 1)]), press(KeyCode::SuperLeft, true));
         assert_eq!(read(&mut reader, &[key(Code::BTN_SOUTH, 1)]), [], "a gamepad's");

@@ -12,7 +12,7 @@ use super::canvas::Placement;
 use super::cursor::Cursor;
 use super::devices::DeviceActions;
 use super::events::DeviceAction;
-use crate::controls::{ControlEffects, Controls};
+use crate::controls::{ControlEffects, Controls, KeyPress};
 use crate::fingers::FingerEvent;
 use crate::steering::{ControlRequest, Steering};
 
@@ -90,7 +90,8 @@ impl User {
                 if pressed && is_interrupt(&self.modifiers, key) {
                     return ControlFlow::Break(());
                 }
-                self.steer(|controls, _| controls.on_key(key, pressed, None));
+                let press = KeyPress { code: key, pressed, text: None, character: None };
+                self.steer(|controls, _| controls.on_key(press));
             }
             DeviceAction::Button { button, pressed } => {
                 let captures = self.request.borrow().captured;

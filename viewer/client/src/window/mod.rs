@@ -22,10 +22,11 @@ use winit::application::ApplicationHandler;
 use winit::dpi::{PhysicalPosition, PhysicalSize};
 use winit::event::{DeviceEvent, DeviceId, ElementState, Ime, MouseScrollDelta, Touch, WindowEvent};
 use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, EventLoopProxy};
-use winit::keyboard::PhysicalKey;
+use winit::keyboard::{Key as LogicalKey, PhysicalKey};
+use winit::platform::modifier_supplement::KeyEventExtModifierSupplement as _;
 use winit::window::{CursorGrabMode, Window, WindowId};
 
-use crate::controls::{ControlEffects, Controls, PIXELS_PER_NOTCH, STEP_INTERVAL};
+use crate::controls::{ControlEffects, Controls, KeyPress, PIXELS_PER_NOTCH, STEP_INTERVAL};
 use crate::fingers::FingerEvent;
 use crate::gamepads::{self, GamepadReport};
 use crate::letterbox::letterbox;
@@ -253,10 +254,14 @@ impl ApplicationHandler<UserEvent> for App {
             WindowEvent::Resized(size) => active.paint.commands().set_size(size.width, size.height),
             WindowEvent::RedrawRequested => active.paint.commands().redraw(),
             WindowEvent::KeyboardInput { event, .. } => {
-                if let PhysicalKey::Code(key) = event.physical_key {
+                if let PhysicalKey::Code(code) = event.physical_key {
                     let pressed = event.state == ElementState::Pressed;
-                    let text = event.text.as_deref();
-                    active.steer(|controls, _| controls.on_key(key, pressed, text));
+                    let character = match event.key_without_modifiers() {
+                        LogicalKey::Character(text) => text.chars().next(),
+                        _ => None,
+                    };
+                    let press = KeyPress { code, pressed, text: event.text.as_deref(), character };
+                    active.steer(|controls, _| controls.on_key(press));
                 }
             }
             WindowEvent::Ime(Ime::Commit(text)) => active.steering.send(DeviceInput::Text(text)),

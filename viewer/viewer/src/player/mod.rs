@@ -60,6 +60,11 @@ pub enum UserInput {
         at: Time,
         input: DeviceInput,
     },
+    /// Inputs of one event, such as a key and what it types, which must travel together.
+    Devices {
+        at: Time,
+        inputs: Vec<DeviceInput>,
+    },
     /// The kind of display or its refresh rate has changed.
     Display {
         display: DisplayKind,

@@ -367,6 +367,11 @@ impl<'a> Session<'a> {
             UserInput::Device { at, input } => {
                 self.receiver.uplink().on_device(at, input);
             }
+            UserInput::Devices { at, inputs } => {
+                for input in inputs {
+                    self.receiver.uplink().on_device(at, input);
+                }
+            }
             UserInput::Clipboard(text) if self.clipboard => self.send_control(ClientMessage::Clipboard { text }),
             UserInput::Clipboard(_) => {
                 tracing::warn!("nothing was pasted: the server's owner does not permit clipboard texts");

@@ -40,17 +40,52 @@ fn a_silent_client_holds_nothing_and_one_that_speaks_again_does() {
     let sample = sampler.poll_sample().expect("a sample");
     inbox.on_sample(Time::ZERO, sample.clone());
     assert_eq!(inbox.poll(Time::from_millis(1)).expect("pressed").sample.devices.keys.len(), 1);
-    assert_eq!(inbox.poll(Time::from_secs(1)), None);
-    let silent = inbox.poll(Time::from_millis(1_001)).expect("let go of");
+    assert_eq!(inbox.poll(Time::from_secs(4)), None, "links freeze for up to 3 s");
+    let silent = inbox.poll(Time::from_millis(4_001)).expect("let go of");
     let key = Key::from_code("KeyW").expect("a key");
     assert_eq!(silent.events, [InputEvent::Key { key, pressed: false }]);
-    assert_eq!(inbox.poll(Time::from_secs(2)), None, "once");
-    inbox.on_sample(Time::from_secs(3), sample);
-    let again = inbox.poll(Time::from_secs(3)).expect("held again");
+    assert_eq!(inbox.poll(Time::from_secs(5)), None, "once");
+    inbox.on_sample(Time::from_secs(6), sample);
+    let again = inbox.poll(Time::from_secs(6)).expect("held again");
     assert_eq!(
         (again.events.as_slice(), again.sample.devices.keys.len()),
         ([InputEvent::Key { key, pressed: true }].as_slice(), 1)
     );
+}
+
+#[test]
+fn what_is_typed_during_a_long_silence_arrives_as_it_was_typed() {
+    let (mut sampler, mut inbox) = (sampler(), Inbox::default());
+    sampler.on_device(Time::ZERO, key("ControlLeft", true));
+    sampler.on_device(Time::ZERO, key("KeyU", true));
+    inbox.on_sample(Time::ZERO, sampler.poll_sample().expect("a sample"));
+    inbox.poll(Time::ZERO);
+    let acknowledgement = inbox.poll_acknowledgement().expect("has events");
+    sampler.on_acknowledged(acknowledgement.seq);
+    assert_eq!(inbox.poll(Time::from_secs(5)).expect("let go of").events.len(), 2);
+    for (code, pressed) in [("KeyU", false), ("KeyC", true), ("KeyC", false), ("ControlLeft", false), ("KeyM", true)] {
+        sampler.on_device(Time::from_secs(1), key(code, pressed));
+    }
+    inbox.on_sample(Time::from_secs(6), sampler.poll_sample().expect("a sample"));
+    let input = inbox.poll(Time::from_secs(6)).expect("heard again");
+    let names: Vec<_> = input
+        .events
+        .iter()
+        .map(|event| match event {
+            InputEvent::Key { key, pressed } => (key.code().unwrap_or_default(), *pressed),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    // Control is down again for the C; the U is not typed again.
+    let wanted = [
+        ("ControlLeft", true),
+        ("KeyU", false),
+        ("KeyC", true),
+        ("KeyC", false),
+        ("ControlLeft", false),
+        ("KeyM", true),
+    ];
+    assert_eq!(names, wanted);
 }
 
 #[test]
@@ -116,8 +151,8 @@ proptest! {
             }
             sampler.on_device(Time::from_millis(step as u64), input.clone());
             let sample = sampler.poll_sample().expect("new");
-            made.extend(sample.devices.changes_from(&before));
-            before = sample.devices.clone();
+            made.extend(sampler.devices().changes_from(&before));
+            before = sampler.devices().clone();
             let bytes = ToServer::Input(sample).to_bytes();
             prop_assert!(bytes.len() <= 1_150);
             way.extend(std::iter::repeat_n((step + overtaken, bytes), *copies));
