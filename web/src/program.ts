@@ -14,6 +14,8 @@ interface Choice {
 /** Which viewer has the controls. */
 interface Controls {
   holder: "you" | "other" | null;
+  /** The holder's name, if it has given one. */
+  name?: string | null;
   /** This viewer has asked for them. */
   asked: boolean;
   /** Another viewer has asked for this viewer's. */
@@ -26,6 +28,8 @@ interface DisplayReport {
   program?: string;
   windows?: Choice[];
   controls?: Controls;
+  /** The user's input has no effect, because another viewer has the controls. */
+  refused?: boolean;
   /** The program may record the user's microphone. */
   microphone?: boolean;
   notice?: string;
@@ -89,7 +93,7 @@ export class Program {
   onMessage(data: Uint8Array): void {
     const report = parse(data);
     if (!report || this.#ends.closed) return;
-    const { program, windows, controls, microphone, notice, ended } = report;
+    const { program, windows, controls, refused, microphone, notice, ended } = report;
     if (program) {
       this.#isProgram = true;
       this.#out.onProgram(program);
@@ -97,6 +101,7 @@ export class Program {
     }
     if (windows) this.#showWindows(windows);
     if (controls) this.#onControls(controls);
+    if (refused) this.#onRefused();
     if (microphone) void this.#startMicrophone();
     if (notice) this.#out.onNotice(notice);
     if (ended) this.#out.onEnded(ended);
@@ -148,7 +153,16 @@ export class Program {
     if (viewers < 2) return;
     if (wanted && !before.wanted) this.#out.onNotice("Another viewer asks for the controls.");
     else if (holder === "you" && before.holder === "other") this.#out.onNotice("You have the controls.");
-    else if (holder === "other" && before.holder !== "other") this.#out.onNotice("Another viewer has the controls.");
+    else if (holder === "other" && before.holder !== "other") this.#out.onNotice(`${this.#holder()} has the controls.`);
+  }
+
+  #onRefused(): void {
+    const next = this.#controls.asked ? "You have asked for them." : "Click “Ask for controls” to use keyboard and mouse.";
+    this.#out.onNotice(`${this.#holder()} has the controls, and your input has no effect. ${next}`);
+  }
+
+  #holder(): string {
+    return this.#controls.name ?? "Another viewer";
   }
 
   /** The list of windows appears when there are several. */

@@ -308,6 +308,87 @@ test("a program that crashes is started again, and one that forks is not taken f
   await server.stop();
 });
 
+test("over a path that freezes and loses packets text arrives exactly, and held keys repeat only when the browser repeats them", async () => {
+  const words = `xterm -bg white -fg black -e sh -c 'while IFS= read -r line; do echo "read <$line>" >> /tmp/lines; done' & touch /tmp/lines; exec tail -f /tmp/lines`;
+  const { server, page, context, errors } = await open(words, ["--impair", "delay=5ms,loss=2%,freeze=1s+900ms@2s"]);
+  await untilDrawn(page);
+  const line = "The quick brown fox jumps over the lazy dog, hello bookkeeper 112233.";
+  await page.keyboard.type(line, { delay: 60 });
+  await page.keyboard.press("Enter");
+  await untilLogs(server, /read </, "the line is read");
+  assert.ok(server.log().includes(`read <${line}>`), server.log().slice(-500));
+  // Held through a freeze without a repeat, then with three.
+  await page.keyboard.down("x");
+  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  await page.keyboard.up("x");
+  for (let presses = 0; presses < 4; presses += 1) await page.keyboard.down("y");
+  await page.keyboard.up("y");
+  for (let presses = 0; presses < 3; presses += 1) await page.keyboard.down("Backspace");
+  await page.keyboard.up("Backspace");
+  await page.keyboard.press("Enter");
+  await untilLogs(server, /read <xy*>/, "the held keys are read");
+  assert.ok(server.log().includes("read <xy>"), server.log().slice(-500));
+  assert.deepEqual(errors, []);
+  await context.close();
+  await server.stop();
+});
+
+test("a shortcut is the letter of the viewer's layout at once, and of the key's place where the layout has no Latin letters", async () => {
+  const { server, page, context } = await open("exec stdbuf -oL xev -event keyboard");
+  await untilDrawn(page);
+  await untilLogs(server, /Outer window/, "xev runs");
+  const devtools = await context.newCDPSession(page);
+  const press = async (code, key, { modifiers = 0, text } = {}) => {
+    await devtools.send("Input.dispatchKeyEvent", { type: text ? "keyDown" : "rawKeyDown", code, key, modifiers, ...(text && { text }) });
+    await devtools.send("Input.dispatchKeyEvent", { type: "keyUp", code, key, modifiers });
+  };
+  const control = { modifiers: 2 };
+  // AZERTY, QWERTZ and Russian; xev names what it reads with Control.
+  for (const [code, key, keysym] of [["KeyQ", "a", "0x61, a"], ["KeyY", "z", "0x7a, z"], ["KeyC", "с", "0x63, c"]]) {
+    await devtools.send("Input.dispatchKeyEvent", { type: "rawKeyDown", code: "ControlLeft", key: "Control", modifiers: 2 });
+    await press(code, key, control);
+    await devtools.send("Input.dispatchKeyEvent", { type: "keyUp", code: "ControlLeft", key: "Control" });
+    await untilLogs(server, new RegExp(`KeyPress[^]*?state 0x4, keycode \\d+ \\(keysym ${keysym}`), `Control and ${key}`);
+  }
+  assert.ok(!/keysym 0x(71|79), /.test(server.log()), "no key means what stands at its place on the display");
+  // After the letter was typed, which changes what the key types.
+  await press("KeyC", "с", { text: "с" });
+  await untilLogs(server, /keysym 0x(6d3|1000441), /, "the letter itself");
+  const before = server.log().length;
+  await devtools.send("Input.dispatchKeyEvent", { type: "rawKeyDown", code: "ControlLeft", key: "Control", modifiers: 2 });
+  await press("KeyC", "с", control);
+  await devtools.send("Input.dispatchKeyEvent", { type: "keyUp", code: "ControlLeft", key: "Control" });
+  const heard = await eventually(() => server.log().slice(before), (log) => /keysym 0x63, c/.test(log), 20_000);
+  assert.match(heard, /state 0x4, keycode \d+ \(keysym 0x63, c/);
+  await context.close();
+  await server.stop();
+});
+
+test("what a viewer types while another has the controls is refused as a whole, and the page says who has them", async () => {
+  const words = `xterm -bg white -fg black -e sh -c 'while IFS= read -r line; do echo "read <$line>" >> /tmp/lines; done' & touch /tmp/lines; exec tail -f /tmp/lines`;
+  const { server, page: host, context } = await open(words);
+  const opened = await openPage(browser);
+  const guest = opened.page;
+  await guest.goto(server.url);
+  await until(guest, live, "the guest's page goes live");
+  await guest.locator("#enter").click();
+  await untilDrawn(host);
+  await host.keyboard.type("host ");
+  await until(guest, holds, "the guest watches", { argument: "other" });
+  // The host counts as idle in the middle of it.
+  await guest.keyboard.type("rm -rf 0123456789", { delay: 450 });
+  await until(guest, () => /has the controls.*Ask for controls/.test(document.getElementById("toast").textContent), "the guest is told");
+  await guest.evaluate(() => document.getElementById("hand-over").click());
+  await until(guest, holds, "the host is idle", { argument: "you" });
+  await guest.keyboard.type("guest");
+  await guest.keyboard.press("Enter");
+  await untilLogs(server, /read </, "the line is read");
+  assert.ok(server.log().includes("read <host guest>"), server.log().slice(-500));
+  await opened.context.close();
+  await context.close();
+  await server.stop();
+});
+
 test("one of several viewers has the controls and hands them on, and what it held is let go", async () => {
   const { server, page: first, context, errors } = await open("exec stdbuf -oL xev -event keyboard");
   await untilLogs(server, /Outer window/, "xev runs");

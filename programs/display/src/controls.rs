@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use nearlight_scene::{Viewer, ViewerInput};
 use nearlight_units::{Span, Time};
-use nearlight_wire::{InputEvent, Key, MAX_GAMEPADS, Pointer, PointerButton, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
+use nearlight_wire::{
+    Devices, InputEvent, Key, MAX_GAMEPADS, Pointer, PointerButton, ScreenPoint, WHEEL_UNITS_PER_PIXEL,
+};
 
 use crate::gamepads::{Gamepads, PadChange};
 use crate::keyboard::{Keyboard, Step};
@@ -17,6 +19,12 @@ const UNITS_PER_NOTCH: i32 = 100 * WHEEL_UNITS_PER_PIXEL;
 const MAX_NOTCHES: i32 = 20;
 /// Time after which an idle driver loses the controls to a viewer who acts. Guess: a pause for thought.
 const IDLE_TIMEOUT: Span = Span::from_millis(5_000);
+/// A viewer whose input was refused may act once it has paused for this long: no half of a command may reach the program. It is as long as
+/// the pause after which a driver counts as idle.
+const REFUSAL_PAUSE: Span = IDLE_TIMEOUT;
+/// The pause after which a viewer may act who got the controls in the middle of refused input. Guess: longer than between two keys, shorter
+/// than it takes to read that one has the controls.
+const GRANT_PAUSE: Span = Span::from_millis(1_000);
 /// X's buttons for a notch up, down, left and right.
 const WHEEL_BUTTONS: [u8; 4] = [4, 5, 6, 7];
 
@@ -51,6 +59,24 @@ pub(crate) struct ControlState {
     pub(crate) gamepads: [Option<u8>; MAX_GAMEPADS],
 }
 
+/// Input of a viewer that is refused as a whole, until the viewer pauses.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    acted: Time,
+    pause: Span,
+}
+
+/// What a viewer does, as far as it matters for the controls.
+#[derive(Clone, Copy, Debug)]
+struct Activity {
+    /// Something goes down, is typed or pasted: it takes free controls.
+    begins: bool,
+    /// Something goes up, repeats or stays down.
+    continues: bool,
+    /// The pointer to whose totals movement is relative, if the controls are taken.
+    pointer: Option<Pointer>,
+}
+
 /// Combines the devices of all viewers into one keyboard, one pointer and the program's gamepads.
 #[derive(Debug)]
 pub(crate) struct Controls {
@@ -58,6 +84,10 @@ pub(crate) struct Controls {
     keyboard: Keyboard,
     driver: Option<(Viewer, Time)>,
     requests: Vec<Viewer>,
+    /// Viewers whose input is being refused.
+    refusals: BTreeMap<Viewer, Refusal>,
+    /// Viewers whose input has begun to be refused, who have not been told.
+    refused: Vec<Viewer>,
     /// Sizes of the viewers' windows, in CSS pixels.
     windows: BTreeMap<Viewer, (u16, u16)>,
     /// Viewers whose browsers have captured the pointer.
@@ -79,11 +109,14 @@ impl Controls {
         let (driver, pointer, at, touch) = (None, None, None, None);
         let (requests, buttons, scrolled, gamepads) = (Vec::new(), Vec::new(), [0; 2], Gamepads::default());
         let (windows, capturing, captured) = (BTreeMap::new(), BTreeSet::new(), false);
+        let (refusals, refused) = (BTreeMap::new(), Vec::new());
         Self {
             size,
             keyboard,
             driver,
             requests,
+            refusals,
+            refused,
             windows,
             capturing,
             pointer,
@@ -134,22 +167,44 @@ impl Controls {
         }
     }
 
+    /// Returns the viewers whose input has begun to be refused since the last call, because another viewer has the controls.
+    pub(crate) fn take_refused(&mut self) -> Vec<Viewer> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Returns whether the text of this viewer's clipboard is the program's: only the driver's is. Pasting takes free controls.
+    pub(crate) fn on_clipboard(&mut self, now: Time, viewer: Viewer, actions: &mut Vec<Action>) -> bool {
+        let drives = self.driver() == Some(viewer);
+        let has = self.claim(now, viewer, Activity { begins: true, continues: true, pointer: None }, actions);
+        if let Some((_, acted)) = self.driver.as_mut().filter(|_| drives && has) {
+            *acted = now;
+        }
+        has
+    }
+
     pub(crate) fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput, actions: &mut Vec<Action>) {
-        if !self.claim(now, viewer, input, actions) {
+        if !self.claim_by_input(now, viewer, input, actions) {
             return;
         }
         let gamepads = &input.devices.gamepads;
         self.gamepads(actions, |pads, changes| pads.keep_only(gamepads, changes));
         let mut events = input.events.iter().peekable();
         while let Some(event) = events.next() {
+            // The text that a key types follows it.
+            let types = matches!(event, InputEvent::Key { pressed: true, .. } | InputEvent::KeyRepeated { .. });
+            let text = events
+                .next_if(|next| types && matches!(next, InputEvent::Text(_)))
+                .and_then(|text| if let InputEvent::Text(text) = text { Some(text.as_str()) } else { None });
             match event {
                 InputEvent::Key { key, pressed: true } => {
-                    // The text that a key types follows it.
-                    let text = events.next_if(|next| matches!(next, InputEvent::Text(_)));
-                    let text = text
-                        .and_then(|text| if let InputEvent::Text(text) = text { Some(text.as_str()) } else { None });
                     self.keys(actions, |keyboard, steps| keyboard.press(*key, text, steps));
                 }
+                // A program that has captured the pointer is a game, to which a repeat would be a key that goes up.
+                InputEvent::KeyRepeated { .. } if self.captured => {}
+                InputEvent::KeyRepeated { key } => {
+                    self.keys(actions, |keyboard, steps| keyboard.repeat(*key, text, steps));
+                }
+                InputEvent::KeyCharacter { key, character } => self.keyboard.on_character(*key, *character),
                 InputEvent::Key { key, pressed: false } => {
                     self.keys(actions, |keyboard, steps| keyboard.release(*key, steps));
                 }
@@ -187,6 +242,7 @@ impl Controls {
         self.requests.retain(|other| *other != viewer);
         self.windows.remove(&viewer);
         self.capturing.remove(&viewer);
+        self.refusals.remove(&viewer);
         self.on_released(now, viewer, actions);
     }
 
@@ -200,11 +256,17 @@ impl Controls {
         self.driver = None;
         if let Some(next) = self.requests.first().copied() {
             self.grant(now, next, None);
+            // The rest of what it is typing would be half a command.
+            if let Some(refusal) = self.refusals.get_mut(&next) {
+                refusal.pause = GRANT_PAUSE;
+            }
         }
     }
 
     /// Handles a request for the controls. It is granted at once if nobody has them or the driver is idle.
     pub(crate) fn on_requested(&mut self, now: Time, viewer: Viewer, actions: &mut Vec<Action>) {
+        // To ask, the viewer has stopped what was refused.
+        self.refusals.remove(&viewer);
         match self.driver {
             Some((driver, _)) if driver == viewer => {}
             Some((_, acted)) if now.saturating_since(acted) < IDLE_TIMEOUT => {
@@ -225,31 +287,47 @@ impl Controls {
         self.keys(actions, Keyboard::restore);
     }
 
-    /// Returns whether this viewer has the controls. A viewer who acts takes them if nobody has them or the driver is idle.
-    fn claim(&mut self, now: Time, viewer: Viewer, input: &ViewerInput, actions: &mut Vec<Action>) -> bool {
-        let acts = self.begins_to_capture(viewer, input) || !input.events.is_empty();
+    /// Returns whether the viewer of this input has the controls.
+    fn claim_by_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput, actions: &mut Vec<Action>) -> bool {
+        let begins = self.begins_to_capture(viewer, input) || input.events.iter().any(is_beginning);
+        let continues = !input.events.is_empty() || holds_buttons(&input.devices);
+        let pointer = input.devices.pointer;
+        let drives = self.driver() == Some(viewer);
+        let has = self.claim(now, viewer, Activity { begins, continues, pointer }, actions);
         let holds = !self.buttons.is_empty() || input.devices.holds_anything();
-        match &mut self.driver {
-            Some((driver, acted)) if *driver == viewer => {
-                let moves = self.gamepads.differ_from(&input.devices.gamepads);
-                if acts || holds || moves || self.pointer != input.devices.pointer {
-                    *acted = now;
-                }
-                true
-            }
-            Some((_, acted)) if !acts || now.saturating_since(*acted) < IDLE_TIMEOUT => false,
-            Some(_) => {
-                self.release_all(actions);
-                self.grant(now, viewer, input.devices.pointer);
-                true
-            }
-            None => {
-                if acts {
-                    self.grant(now, viewer, input.devices.pointer);
-                }
-                acts
-            }
+        let moves = self.pointer != pointer || self.gamepads.differ_from(&input.devices.gamepads);
+        if let Some((_, acted)) = self.driver.as_mut().filter(|_| drives && (begins || continues || holds || moves)) {
+            *acted = now;
         }
+        has
+    }
+
+    /// Returns whether this viewer has the controls. A viewer who begins something takes them if nobody has them or the driver is idle. What
+    /// is refused is refused from its first key to its last, whatever happens to the controls meanwhile.
+    fn claim(&mut self, now: Time, viewer: Viewer, activity: Activity, actions: &mut Vec<Action>) -> bool {
+        let Activity { begins, continues, pointer } = activity;
+        if let Some(refusal) = self.refusals.get_mut(&viewer) {
+            if now.saturating_since(refusal.acted) < refusal.pause {
+                if begins || continues {
+                    refusal.acted = now;
+                }
+                return false;
+            }
+            self.refusals.remove(&viewer);
+        }
+        match self.driver {
+            Some((driver, _)) if driver == viewer => return true,
+            _ if !begins => return false,
+            Some((_, acted)) if now.saturating_since(acted) < IDLE_TIMEOUT => {
+                self.refusals.insert(viewer, Refusal { acted: now, pause: REFUSAL_PAUSE });
+                self.refused.push(viewer);
+                return false;
+            }
+            Some(_) => self.release_all(actions),
+            None => {}
+        }
+        self.grant(now, viewer, pointer);
+        true
     }
 
     /// Returns whether this input captures the pointer. The click that captures it is not among the events, but counts as an action.
@@ -270,7 +348,7 @@ impl Controls {
     }
 
     fn release_all(&mut self, actions: &mut Vec<Action>) {
-        self.keys(actions, |keyboard, steps| keyboard.keep_only(&[], steps));
+        self.keys(actions, Keyboard::release_all);
         for button in std::mem::take(&mut self.buttons) {
             actions.push(Action::Button { button, pressed: false });
         }
@@ -369,6 +447,27 @@ impl Controls {
         self.at = Some((x, y));
         actions.push(Action::MoveTo { x, y });
     }
+}
+
+/// Returns whether a viewer who does this wants the controls. Releases and repeats belong to what began earlier.
+const fn is_beginning(event: &InputEvent) -> bool {
+    match event {
+        InputEvent::Key { pressed, .. }
+        | InputEvent::Button { pressed, .. }
+        | InputEvent::GamepadButton { pressed, .. }
+        | InputEvent::ControllerButton { pressed, .. } => *pressed,
+        InputEvent::Text(_) | InputEvent::TouchBegan { .. } => true,
+        InputEvent::TouchEnded { .. } | InputEvent::KeyRepeated { .. } | InputEvent::KeyCharacter { .. } => false,
+    }
+}
+
+/// Returns whether a key, a button or a finger is down. Sticks do not count, because worn ones are never at rest.
+fn holds_buttons(devices: &Devices) -> bool {
+    !devices.keys.is_empty()
+        || !devices.touches.is_empty()
+        || devices.pointer.is_some_and(|pointer| pointer.buttons != 0)
+        || devices.gamepads.iter().any(|gamepad| gamepad.pressed != 0)
+        || devices.controllers.iter().any(|controller| controller.pressed != 0)
 }
 
 const fn button_number(button: PointerButton) -> u8 {

@@ -31,6 +31,12 @@ pub(crate) enum ViewerEvent {
         viewer: Viewer,
         input: Box<ViewerInput>,
     },
+    /// The text of the viewer's clipboard.
+    Clipboard {
+        now: Time,
+        viewer: Viewer,
+        text: String,
+    },
     Left {
         now: Time,
         viewer: Viewer,
@@ -57,6 +63,10 @@ pub(crate) enum ViewerEvent {
 pub(crate) enum InjectionEvent {
     /// The controls have passed to another viewer, or the requests for them have changed.
     Controls(ControlState),
+    /// The viewer's input is refused, because another one has the controls.
+    Refused(Viewer),
+    /// The text of the driver's clipboard.
+    Clipboard(String),
     /// The state of one of the program's gamepads.
     Gamepad(PadChange),
     /// The size of the window for which the display is meant.
@@ -102,6 +112,11 @@ impl Injection {
                 Ok(ViewerEvent::Input { now, viewer, input }) => {
                     self.controls.on_input(now, viewer, &input, &mut actions);
                 }
+                Ok(ViewerEvent::Clipboard { now, viewer, text }) => {
+                    if self.controls.on_clipboard(now, viewer, &mut actions) {
+                        report(InjectionEvent::Clipboard(text));
+                    }
+                }
                 Ok(ViewerEvent::Left { now, viewer }) => self.controls.on_viewer_left(now, viewer, &mut actions),
                 Ok(ViewerEvent::Released { now, viewer }) => self.controls.on_released(now, viewer, &mut actions),
                 Ok(ViewerEvent::Requested { now, viewer }) => self.controls.on_requested(now, viewer, &mut actions),
@@ -113,6 +128,7 @@ impl Injection {
                 }
             }
             self.inject_all(&mut actions, report)?;
+            self.controls.take_refused().into_iter().map(InjectionEvent::Refused).for_each(report);
             let state = self.controls.state();
             if state != reported {
                 report(InjectionEvent::Controls(state.clone()));

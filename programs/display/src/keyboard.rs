@@ -1,7 +1,8 @@
 //! Translates keys by position, and typed text, into key codes and key symbols of the display.
 //!
 //! A key is pressed by its position, for programs such as games that use positions. The viewer's layout determines the character that it
-//! types: if the display's layout differs, the display's map is changed at that position before the key is pressed. Text without a key, as
+//! types, or that it means as a command: if the display's layout differs, the display's map is changed at that position before the key is
+//! pressed. Held keys repeat when the viewer's system repeats them, never by the display's clock, or a release that is late would type. Text without a key, as
 //! input methods and on-screen keyboards send it, is typed on the display's own keys if they have the character, and otherwise on spare key
 //! codes to which it is assigned.
 
@@ -12,6 +13,7 @@ use nearlight_wire::key_codes::{EVDEV_OFFSET, key_code, keys};
 
 const CAPS_LOCK: u8 = 58 + EVDEV_OFFSET;
 const NUM_LOCK: u8 = 69 + EVDEV_OFFSET;
+const SCROLL_LOCK: u8 = 70 + EVDEV_OFFSET;
 const LEFT_SHIFT: u8 = 42 + EVDEV_OFFSET;
 const SHIFT_KEYS: [u8; 2] = [LEFT_SHIFT, 54 + EVDEV_OFFSET];
 /// Control, Alt and the system key, on both sides.
@@ -127,6 +129,11 @@ pub(crate) struct Keyboard {
     /// Spare key codes, least recently used first.
     spares: VecDeque<u8>,
     held: BTreeMap<Key, HeldKey>,
+    /// What the next press of a key means as a command.
+    meaning: Option<(Key, char)>,
+    /// The newest press, if it came without a text, and the character that the display makes of it. Clients that send text on its own may
+    /// send it later.
+    textless_press: Option<(Key, char)>,
     caps_lock: bool,
     num_lock: bool,
 }
@@ -136,7 +143,9 @@ impl Keyboard {
         let is_key = |code: u8| keys().any(|key| key_code(key) == Some(code));
         let spares =
             map.codes().filter(|(code, symbols)| *symbols == [0, 0] && !is_key(*code)).map(|(code, _)| code).collect();
-        Self { original: map.clone(), map, spares, held: BTreeMap::new(), caps_lock: false, num_lock: false }
+        let original = map.clone();
+        let (held, caps_lock, num_lock) = (BTreeMap::new(), false, false);
+        Self { original, map, spares, held, meaning: None, textless_press: None, caps_lock, num_lock }
     }
 
     /// Presses a key. `text` is the text that it types, if any.
@@ -144,24 +153,27 @@ impl Keyboard {
         if self.held.contains_key(&key) {
             return;
         }
-        let code = key_code(key);
-        let typed = |text: &str, keyboard: &mut Self, steps: &mut Vec<Step>| {
-            keyboard.type_text(text, steps);
-            None
-        };
-        let code = match (code, text) {
+        let meaning = self.meaning.take().filter(|(known, _)| *known == key).map(|(_, character)| character);
+        self.textless_press = None;
+        let code = match (key_code(key), text) {
             (Some(code), None) => {
                 self.on_lock(code);
+                let code = meaning.map_or(code, |character| self.command_code(code, character, steps));
+                self.textless_press =
+                    self.typed_character(code).filter(|_| !self.holds(&COMMAND_KEYS)).map(|character| (key, character));
                 Some(code)
             }
-            (code, Some(text)) => {
-                let mut characters = text.chars();
-                match (code, characters.next(), characters.next()) {
-                    (Some(code), Some(character), None) if !self.holds(&COMMAND_KEYS) => {
-                        if self.map_key(code, character, steps) { Some(code) } else { typed(text, self, steps) }
-                    }
-                    _ => typed(text, self, steps),
+            (Some(code), Some(text)) => {
+                let mapped = !self.holds(&COMMAND_KEYS)
+                    && only_character(text).is_some_and(|character| self.map_key(code, character, steps));
+                if !mapped {
+                    self.type_text(text, steps);
                 }
+                mapped.then_some(code)
+            }
+            (None, Some(text)) => {
+                self.type_text(text, steps);
+                None
             }
             (None, None) => return,
         };
@@ -171,18 +183,51 @@ impl Keyboard {
         self.held.insert(key, HeldKey { code, text: text.map(str::to_owned) });
     }
 
+    /// Sets what the next press of a key means as a command, in the viewer's layout.
+    pub(crate) fn on_character(&mut self, key: Key, character: char) {
+        self.meaning = Some((key, character));
+    }
+
+    /// Repeats a key that is down, by a release and a press: displays drop the press of a key that is down, and programs recognise a
+    /// repeat by the equal times of the two. `text` is the text that it types, if any.
+    pub(crate) fn repeat(&mut self, key: Key, text: Option<&str>, steps: &mut Vec<Step>) {
+        self.textless_press = None;
+        let Some(HeldKey { code, text: held_text }) = self.held.get(&key).cloned() else { return };
+        let text = text.or(held_text.as_deref());
+        match (code, text) {
+            (Some(code), _) if is_lock(code) || key.is_modifier() => return,
+            (Some(code), Some(text)) if held_text.as_deref() != Some(text) => {
+                // The modifiers have changed since the press.
+                let mapped = only_character(text).is_some_and(|character| self.map_key(code, character, steps));
+                if mapped { press_again(code, steps) } else { self.type_text(text, steps) }
+            }
+            (Some(code), _) => press_again(code, steps),
+            (None, Some(text)) => self.type_text(text, steps),
+            (None, None) => return,
+        }
+        let text = text.map(str::to_owned);
+        if let Some(held) = self.held.get_mut(&key) {
+            held.text = text;
+        }
+    }
+
     pub(crate) fn release(&mut self, key: Key, steps: &mut Vec<Step>) {
         if let Some(HeldKey { code: Some(code), .. }) = self.held.remove(&key) {
             steps.push(Step::Key { code, pressed: false });
         }
     }
 
-    /// Types text that does not belong to a key that has just gone down.
+    /// Types text that came without a key: from an input method, or from a client that sends the keys' text on its own.
     pub(crate) fn on_text(&mut self, text: &str, steps: &mut Vec<Step>) {
-        // The display repeats held keys by itself.
+        let textless = self.textless_press.take().filter(|(_, character)| only_character(text) == Some(*character));
+        if let Some(held) = textless.and_then(|(key, _)| self.held.get_mut(&key)) {
+            held.text = Some(text.to_owned());
+            return;
+        }
         let repeats = |held: &HeldKey| held.code.is_some() && held.text.as_deref() == Some(text);
-        if !self.held.values().any(repeats) {
-            self.type_text(text, steps);
+        match self.held.values().find(|held| repeats(held)).and_then(|held| held.code) {
+            Some(code) => press_again(code, steps),
+            None => self.type_text(text, steps),
         }
     }
 
@@ -194,9 +239,15 @@ impl Keyboard {
         }
     }
 
+    /// Releases all keys, and forgets what was announced for the next one.
+    pub(crate) fn release_all(&mut self, steps: &mut Vec<Step>) {
+        self.keep_only(&[], steps);
+        (self.meaning, self.textless_press) = (None, None);
+    }
+
     /// Releases all keys and restores the display's original map.
     pub(crate) fn restore(&mut self, steps: &mut Vec<Step>) {
-        self.keep_only(&[], steps);
+        self.release_all(steps);
         for (code, symbols) in self.original.codes() {
             if self.map.symbols(code) != symbols {
                 steps.push(Step::Map { code, symbols });
@@ -255,6 +306,40 @@ impl Keyboard {
         self.assign(code, symbols, steps);
         steps.push(Step::Settle);
         true
+    }
+
+    /// Returns the key code that means this character as a command: that of the key's place, unless it types another character in the
+    /// viewer's layout. Nothing is remapped twice, because a busy program may read the map only after the second change.
+    fn command_code(&mut self, code: u8, character: char, steps: &mut Vec<Step>) -> u8 {
+        // Programs know shortcuts by Latin letters. A key of another alphabet means the letter of its place.
+        let place = character_of(self.original.symbols(code)[0]);
+        let character = if is_latin(character) { character } else { place.unwrap_or(character) };
+        let lower = character.to_lowercase().next().filter(|lower| lower.is_alphabetic()).unwrap_or(character);
+        let Some(symbol) = symbol_of(lower) else { return code };
+        let own = self.map.symbols(code);
+        let symbols = match upper_of(symbol) {
+            Some(upper) => [symbol, upper],
+            None if own.contains(&symbol) => own,
+            None if self.holds(&SHIFT_KEYS) => [own[0], symbol],
+            None => [symbol, own[1]],
+        };
+        if own == symbols || is_number_pad(own) {
+            return code;
+        }
+        if own == self.original.symbols(code) {
+            self.assign(code, symbols, steps);
+            steps.push(Step::Settle);
+            return code;
+        }
+        let down = |code: u8| self.held.values().any(|held| held.code == Some(code));
+        if let Some((other, _)) = self.map.codes().find(|(other, found)| *found == symbols && !down(*other)) {
+            return other;
+        }
+        let Some(spare) = self.spares.pop_front() else { return code };
+        self.spares.push_back(spare);
+        self.assign(spare, symbols, steps);
+        steps.push(Step::Settle);
+        spare
     }
 
     fn tap(&mut self, code: u8, steps: &mut Vec<Step>) {
@@ -324,186 +409,30 @@ impl Keyboard {
     }
 }
 
+/// Returns the character of a text that has no other.
+fn only_character(text: &str) -> Option<char> {
+    let mut characters = text.chars();
+    characters.next().filter(|_| characters.next().is_none())
+}
+
+/// Returns whether a character is no letter of another alphabet than the Latin one (its blocks in Unicode up to Latin Extended-B, and
+/// Latin Extended Additional).
+fn is_latin(character: char) -> bool {
+    !character.is_alphabetic() || matches!(character, '\0'..='\u{24f}' | '\u{1e00}'..='\u{1eff}')
+}
+
+const fn is_lock(code: u8) -> bool {
+    matches!(code, CAPS_LOCK | NUM_LOCK | SCROLL_LOCK)
+}
+
+fn press_again(code: u8, steps: &mut Vec<Step>) {
+    steps.extend([false, true].map(|pressed| Step::Key { code, pressed }));
+}
+
 /// Returns whether num lock determines what the key types.
 fn is_number_pad(symbols: [u32; 2]) -> bool {
     (0xffaa..=0xffb9).contains(&symbols[1]) && symbols[0] != symbols[1]
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A part of the map that Xvfb has: letters, digits, some signs, a key of the number pad, and three spare key codes.
-    fn keyboard() -> Keyboard {
-        let mut symbols = vec![0; 248 * 2];
-        let mut set = |code: &str, pair: [u32; 2]| {
-            let code = key_code(Key::from_code(code).expect(code)).expect("has a code");
-            symbols[usize::from(code - 8) * 2..][..2].copy_from_slice(&pair);
-        };
-        for letter in 'a'..='z' {
-            set(&format!("Key{}", letter.to_ascii_uppercase()), [u32::from(letter), 0]);
-        }
-        set("Digit1", [0x31, 0x21]);
-        set("Semicolon", [0x3b, 0x3a]);
-        set("Space", [0x20, 0]);
-        set("ShiftLeft", [0xffe1, 0]);
-        set("ControlLeft", [0xffe3, 0]);
-        set("AltRight", [0xffea, 0]);
-        set("CapsLock", [0xffe5, 0]);
-        set("NumLock", [0xff7f, 0]);
-        set("Enter", [RETURN, 0]);
-        set("Numpad7", [0xff95, 0xffb7]);
-        for code in 8..=255_u8 {
-            if ![92, 120, 128].contains(&code) && symbols[usize::from(code - 8) * 2] == 0 {
-                symbols[usize::from(code - 8) * 2] = 0x1008_ff00;
-            }
-        }
-        Keyboard::new(Keymap::new(8, 2, &symbols))
-    }
-
-    fn key(code: &str) -> Key {
-        Key::from_code(code).expect(code)
-    }
-
-    /// What programs get to read: characters by the map at that moment, other keys in angle brackets, `^` before what is released.
-    struct Program {
-        map: Keymap,
-        down: Vec<u8>,
-        caps: bool,
-        num: bool,
-        read: String,
-    }
-
-    fn read(keyboard: &Keyboard, steps: &[Step]) -> String {
-        let (map, down) = (keyboard.original.clone(), Vec::new());
-        let mut program = Program { map, down, caps: false, num: false, read: String::new() };
-        for step in steps {
-            program.on_step(*step);
-        }
-        assert!(program.down.is_empty(), "left down: {:?}", program.down);
-        program.read
-    }
-
-    impl Program {
-        fn on_step(&mut self, step: Step) {
-            match step {
-                Step::Settle => {}
-                Step::Map { code, symbols } => self.map.set(code, symbols),
-                Step::Key { code, pressed: false } => self.down.retain(|down| *down != code),
-                Step::Key { code, pressed: true } => {
-                    self.caps ^= code == CAPS_LOCK;
-                    self.num ^= code == NUM_LOCK;
-                    let shift = self.down.iter().any(|down| SHIFT_KEYS.contains(down));
-                    self.down.push(code);
-                    let symbols = self.map.symbols(code);
-                    let lock = self.caps
-                        && character_of(symbols[0]).is_some_and(char::is_alphabetic)
-                        && symbols[0] != symbols[1];
-                    let level = if is_number_pad(symbols) { self.num != shift } else { shift != lock };
-                    match symbols[usize::from(level)] {
-                        RETURN => self.read.push('\n'),
-                        symbol => self.read.extend(character_of(symbol)),
-                    }
-                }
-            }
-        }
-    }
-
-    /// Types keys, each with the text that the viewer's layout makes of it.
-    fn type_keys(keys: &[(&str, Option<&str>)]) -> (String, usize) {
-        let mut keyboard = keyboard();
-        let mut steps = Vec::new();
-        for (code, text) in keys {
-            let (code, down) = code.split_once(' ').unwrap_or((code, "tap"));
-            if down != "up" {
-                keyboard.press(key(code), *text, &mut steps);
-            }
-            if down != "down" {
-                keyboard.release(key(code), &mut steps);
-            }
-        }
-        let waits = steps.iter().filter(|step| **step == Step::Settle).count();
-        (read(&keyboard, &steps), waits)
-    }
-
-    /// Keys with their texts, what is read, and how often programs get time for a new map.
-    type Case<'a> = (&'a str, &'a [(&'a str, Option<&'a str>)], &'a str, usize);
-
-    #[test]
-    fn keys_type_what_the_viewer_s_layout_makes_of_them() {
-        let shift = ("ShiftLeft down", None);
-        let unshift = ("ShiftLeft up", None);
-        let cases: &[Case<'_>] = &[
-            (
-                "the display's own layout",
-                &[("KeyA", Some("a")), shift, ("KeyA", Some("A")), ("Digit1", Some("!")), unshift],
-                "aA!",
-                0,
-            ),
-            ("French, twice", &[("KeyQ", Some("a")), ("KeyQ", Some("a")), ("KeyA", Some("q"))], "aaq", 2),
-            ("Spanish", &[("Semicolon", Some("ñ")), shift, ("Semicolon", Some("Ñ")), unshift], "ñÑ", 1),
-            (
-                "digits with shift",
-                &[("Digit1", Some("&")), shift, ("Digit1", Some("1")), unshift, ("Digit1", Some("&"))],
-                "&1&",
-                2,
-            ),
-            (
-                "caps lock that was on before",
-                &[("KeyA", Some("A")), ("KeyB", Some("B")), shift, ("KeyC", Some("c")), unshift],
-                "ABc",
-                0,
-            ),
-            ("caps lock", &[("CapsLock", None), ("KeyA", Some("A")), ("CapsLock", None), ("KeyA", Some("a"))], "Aa", 0),
-            (
-                "AltGr",
-                &[("AltRight down", None), ("KeyE", Some("€")), ("AltRight up", None), ("KeyE", Some("e"))],
-                "€e",
-                1,
-            ),
-            ("the number pad", &[("Numpad7", Some("7")), ("Numpad7", Some("7"))], "77", 0),
-            ("enter", &[("KeyA", Some("a")), ("Enter", None)], "a\n", 0),
-        ];
-        for (name, keys, wanted, waits) in cases {
-            assert_eq!(type_keys(keys), ((*wanted).to_owned(), *waits), "{name}");
-        }
-    }
-
-    #[test]
-    fn any_text_is_typed_with_three_spare_codes() {
-        let mut keyboard = keyboard();
-        let mut steps = Vec::new();
-        keyboard.press(key("ShiftLeft"), None, &mut steps);
-        for text in ["ñ 漢 🙂", "漢字 Ab!", "éèêë ë"] {
-            keyboard.on_text(text, &mut steps);
-        }
-        keyboard.release(key("ShiftLeft"), &mut steps);
-        assert_eq!(read(&keyboard, &steps), "ñ 漢 🙂漢字 Ab!éèêë ë");
-    }
-
-    #[test]
-    fn a_repeated_key_is_the_display_s_to_repeat() {
-        let mut keyboard = keyboard();
-        let mut steps = Vec::new();
-        keyboard.press(key("KeyA"), Some("a"), &mut steps);
-        keyboard.on_text("a", &mut steps);
-        keyboard.on_text("a", &mut steps);
-        keyboard.release(key("KeyA"), &mut steps);
-        keyboard.on_text("a", &mut steps);
-        assert_eq!(read(&keyboard, &steps), "aa");
-    }
-
-    #[test]
-    fn whoever_leaves_lets_go_and_the_map_is_restored() {
-        let mut keyboard = keyboard();
-        let mut steps = Vec::new();
-        keyboard.press(key("ControlLeft"), None, &mut steps);
-        keyboard.press(key("KeyC"), None, &mut steps);
-        keyboard.on_text("漢", &mut steps);
-        keyboard.keep_only(&[key("KeyC")], &mut steps);
-        keyboard.restore(&mut steps);
-        read(&keyboard, &steps);
-        assert_eq!(keyboard.map, keyboard.original);
-        assert_eq!(steps.iter().filter(|step| matches!(step, Step::Map { symbols: [0, 0], .. })).count(), 1);
-    }
-}
+mod tests;

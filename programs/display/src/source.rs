@@ -1,6 +1,6 @@
 //! The server's end: a source that paces itself, and the messages to viewers' pages.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -19,8 +19,8 @@ use nearlight_scene::{
 use nearlight_sound::SoundBlock;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{CursorShape, Haptics, HapticsTarget, MAX_HAPTICS_MILLISECONDS};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::DisplayError;
 use crate::capture::CaptureFlags;
@@ -30,6 +30,7 @@ use crate::cursor::hidden;
 use crate::gamepad::Rumble;
 use crate::injection::{InjectionEvent, ViewerEvent};
 use crate::microphone::Microphone;
+use crate::page_messages::{PageMessage, PageRequest, message, page_message, windows_page_message};
 use crate::specification::{ProgramExit, ProgramOptions, Report, SOUND_SOCKET, SupervisorCommand, Task};
 use crate::sway;
 use crate::threads::{ThreadInputs, Threads, open_x};
@@ -40,28 +41,6 @@ const MAX_QUEUED_OUTPUTS: usize = 256;
 
 /// Time for the last messages to viewers to be sent before their sessions end. Guess: a round trip of a slow path.
 const GOODBYE_DELAY: Duration = Duration::from_millis(200);
-
-/// An application message in which a viewer's page makes a request to the display.
-#[derive(Debug, Deserialize)]
-struct PageMessage {
-    display: PageRequest,
-}
-
-/// A request of a viewer's page.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum PageRequest {
-    /// Brings a window to the front.
-    Activate(u32),
-    /// Closes a window.
-    Close(u32),
-    /// Reports the size of the viewer's window, in CSS pixels.
-    Window([u16; 2]),
-    /// Releases the controls or withdraws a request for them. The value is `null`.
-    Release(()),
-    /// Requests the controls. The value is `null`.
-    Take(()),
-}
 
 /// A program on a display, as a source for the studio.
 pub struct ProgramSource {
@@ -155,6 +134,8 @@ struct State {
     windows: String,
     controls: ControlState,
     viewers: BTreeSet<Viewer>,
+    /// Names of the viewers who have given one.
+    names: BTreeMap<Viewer, String>,
     outputs: VecDeque<(Viewer, Output)>,
 }
 
@@ -214,6 +195,13 @@ impl Shared {
         self.notify_sink();
     }
 
+    /// Tells a viewer that its input has no effect.
+    fn on_refused(&self, viewer: Viewer) {
+        let refused = Output::Message(message(&page_message("refused", &true.into())));
+        self.state().queue(std::iter::once((viewer, refused)));
+        self.notify_sink();
+    }
+
     fn broadcast(&self, text: &str) {
         let mut state = self.state();
         let viewers: Vec<Viewer> = state.viewers.iter().copied().collect();
@@ -256,27 +244,13 @@ impl State {
         let holder = driver.map(|driver| if driver == viewer { "you" } else { "other" });
         let content = json!({
             "holder": holder,
+            "name": driver.and_then(|driver| self.names.get(&driver)),
             "asked": requests.contains(&viewer),
             "wanted": holder == Some("you") && !requests.is_empty(),
             "viewers": self.viewers.len(),
         });
         Output::Message(message(&page_message("controls", &content)))
     }
-}
-
-fn message(text: &str) -> ApplicationMessage {
-    ApplicationMessage { data: text.as_bytes().to_vec(), reliable: true }
-}
-
-/// Returns the message with the windows from which the viewer can choose.
-fn windows_page_message(windows: &[(u32, String, bool)]) -> String {
-    let choices = windows.iter().map(|(window, title, seen)| json!({ "window": window, "title": title, "seen": seen }));
-    page_message("windows", &choices.collect())
-}
-
-/// Returns a message for the page.
-fn page_message(subject: &str, content: &Value) -> String {
-    json!({ "display": { subject: content } }).to_string()
 }
 
 impl ProgramSource {
@@ -328,6 +302,7 @@ impl ProgramSource {
             windows: String::new(),
             controls: ControlState::default(),
             viewers: BTreeSet::new(),
+            names: BTreeMap::new(),
             outputs: VecDeque::new(),
         };
         let shared = Shared {
@@ -475,7 +450,10 @@ impl Application for ProgramSource {
     }
 
     fn on_viewer_left(&mut self, viewer: Viewer) {
-        self.shared.state().viewers.remove(&viewer);
+        let mut state = self.shared.state();
+        state.viewers.remove(&viewer);
+        state.names.remove(&viewer);
+        drop(state);
         self.informed.remove(&viewer);
         self.shared.announce_controls(None);
         self.send_viewer_event(ViewerEvent::Left { now: self.now(), viewer });
@@ -497,8 +475,13 @@ impl Application for ProgramSource {
         }
     }
 
-    fn on_clipboard(&mut self, _now: Time, _viewer: Viewer, text: String) {
-        self.send_window_command(WindowCommand::SetClipboard(text));
+    fn on_name(&mut self, _now: Time, viewer: Viewer, name: String) {
+        self.shared.state().names.insert(viewer, name);
+        self.shared.announce_controls(None);
+    }
+
+    fn on_clipboard(&mut self, now: Time, viewer: Viewer, text: String) {
+        self.send_viewer_event(ViewerEvent::Clipboard { now, viewer, text });
     }
 
     fn poll_output(&mut self) -> Option<(Viewer, Output)> {
@@ -533,14 +516,17 @@ impl PushSource for ProgramSource {
         let (input, commands, windows_waker) =
             (self.supervisor.input.clone(), self.window_commands.clone(), self.windows_waker.clone());
         let inject = move |shared: &Shared| {
+            let command = |command| {
+                if let Some(commands) = &commands {
+                    let _ = commands.send(command);
+                    windows_waker.wake();
+                }
+            };
             let outcome = injection.run(&viewer_events, &shared.gamepads, &|event| match event {
                 InjectionEvent::Controls(controls) => shared.announce_controls(Some(controls)),
-                InjectionEvent::WindowSize(size) => {
-                    if let Some(commands) = &commands {
-                        let _ = commands.send(WindowCommand::Resize(size));
-                        windows_waker.wake();
-                    }
-                }
+                InjectionEvent::Refused(viewer) => shared.on_refused(viewer),
+                InjectionEvent::Clipboard(text) => command(WindowCommand::SetClipboard(text)),
+                InjectionEvent::WindowSize(size) => command(WindowCommand::Resize(size)),
                 // Fails only if the supervisor has ended, which is reported elsewhere.
                 InjectionEvent::Gamepad(change) => drop(input.send(&SupervisorCommand::Gamepad(change))),
             });

@@ -35,7 +35,8 @@ pub(crate) const WAYLAND_SOCKET_PREFIX: &str = "wayland-";
 pub(crate) const ENVIRONMENT: [(&str, &str); 3] =
     [("WLR_BACKENDS", "headless"), ("WLR_RENDERER", "pixman"), ("WLR_LIBINPUT_NO_DEVICES", "1")];
 
-/// Returns sway's settings: no frames, no bar, no key bindings, one output of this size.
+/// Returns sway's settings: no frames, no bar, no key bindings, one output of this size. Programs do not repeat held keys by themselves,
+/// because the viewer's system repeats them.
 pub(crate) fn settings((width, height): (u16, u16)) -> String {
     let mut settings = String::new();
     let _ = writeln!(settings, "output * resolution {width}x{height}");
@@ -46,6 +47,7 @@ pub(crate) fn settings((width, height): (u16, u16)) -> String {
         "focus_follows_mouse no",
         "mouse_warping none",
         "focus_on_window_activation focus",
+        "input * repeat_rate 0",
     ] {
         settings.push_str(line);
         settings.push('\n');

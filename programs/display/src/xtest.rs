@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use x11rb::connection::Connection as _;
+use x11rb::protocol::xinput::{self, ConnectionExt as _};
 use x11rb::protocol::xproto::{self, ConnectionExt as _};
 use x11rb::protocol::xtest::{self, ConnectionExt as _};
 use x11rb::wrapper::ConnectionExt as _;
@@ -16,6 +17,11 @@ use crate::keyboard::{Keymap, Step};
 /// Time that programs get to read a new keyboard map. Without it, programs were observed to type wrong characters; with 5 ms, never.
 const SETTLE_TIME: Duration = Duration::from_millis(5);
 
+/// The X server's name of the keyboard whose keys XTEST presses ends with this.
+const XTEST_KEYBOARD: &[u8] = b"XTEST keyboard";
+/// Bytes of the keyboard feedback control (XInput 1.5, section 2.17).
+const FEEDBACK_BYTES: u16 = 20;
+
 pub(crate) struct XDevices(Display);
 
 impl XDevices {
@@ -24,6 +30,11 @@ impl XDevices {
         display.require(xtest::X11_EXTENSION_NAME)?;
         let map = read_map(&display)
             .map_err(|error| DisplayError::Display { name: "of the program".into(), reason: error.to_string() })?;
+        match stop_repeats(&display) {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!("the display has no XTEST keyboard, so it repeats held keys by its own clock"),
+            Err(error) => tracing::warn!(%error, "the display repeats held keys by its own clock"),
+        }
         Ok((Self(display), map))
     }
 
@@ -75,6 +86,30 @@ impl Devices for XDevices {
 #[expect(clippy::disallowed_methods, reason = "programs need time to read the keyboard map")]
 fn settle() {
     std::thread::sleep(SETTLE_TIME);
+}
+
+/// Stops the display from repeating the held keys of the injected keyboard, because the viewer's system repeats them. Other keyboards of the
+/// display are left as they are. Returns false if there is no such keyboard.
+fn stop_repeats(display: &Display) -> Result<bool, XError> {
+    let connection = &display.connection;
+    let devices = connection.xinput_list_input_devices()?.reply()?;
+    let mut named = devices.devices.iter().zip(&devices.names);
+    let Some((device, _)) = named.find(|(_, name)| name.name.ends_with(XTEST_KEYBOARD)) else { return Ok(false) };
+    let data = xinput::FeedbackCtlDataKeyboard {
+        key: 0,
+        auto_repeat_mode: u32::from(xproto::AutoRepeatMode::OFF) as u8,
+        key_click_percent: 0,
+        bell_percent: 0,
+        bell_pitch: 0,
+        bell_duration: 0,
+        led_mask: 0,
+        led_values: 0,
+    };
+    let data = xinput::FeedbackCtlData::Keyboard(data);
+    let feedback = xinput::FeedbackCtl { feedback_id: 0, len: FEEDBACK_BYTES, data };
+    let mask = xinput::ChangeFeedbackControlMask::AUTO_REPEAT_MODE;
+    connection.xinput_change_feedback_control(mask, device.device_id, 0, feedback)?.check()?;
+    Ok(true)
 }
 
 fn read_map(display: &Display) -> Result<Keymap, XError> {

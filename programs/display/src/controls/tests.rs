@@ -1,4 +1,4 @@
-use nearlight_wire::{Devices, Gamepad, Touch};
+use nearlight_wire::{Gamepad, Touch};
 
 use super::*;
 use crate::gamepad::PadState;
@@ -54,12 +54,117 @@ fn the_first_who_acts_has_the_controls_until_gone_or_idle() {
     let mut actions = Vec::new();
     controls.on_viewer_left(millis(25), TWO, &mut actions);
     assert_eq!(actions, [Action::Button { button: 1, pressed: false }], "what was held is let go");
-    assert!(!act(&mut controls, 30, ONE, &press(at(0, 0))).is_empty());
+    assert_eq!(act(&mut controls, 26, ONE, &look(at(0, 0))), []);
+    assert!(!act(&mut controls, 5_030, ONE, &press(at(0, 0))).is_empty());
     // A viewer who does nothing for long loses them.
-    act(&mut controls, 40, ONE, &look(at(0, 0)));
-    assert_eq!(act(&mut controls, 4_000, TWO, &press(at(0, 0))), []);
-    assert!(!act(&mut controls, 6_000, TWO, &press(at(9_000, 0))).is_empty());
+    act(&mut controls, 5_040, ONE, &look(at(0, 0)));
+    assert_eq!(act(&mut controls, 9_000, TWO, &press(at(0, 0))), []);
+    act(&mut controls, 9_010, TWO, &look(at(0, 0)));
+    assert!(!act(&mut controls, 14_100, TWO, &press(at(9_000, 0))).is_empty());
     assert_eq!(controls.driver(), Some(TWO));
+}
+
+/// The presses among actions.
+fn presses(actions: &[Action]) -> usize {
+    let is_press = |action: &&Action| {
+        matches!(action, Action::Keyboard(Step::Key { pressed: true, .. }) | Action::Button { pressed: true, .. })
+    };
+    actions.iter().filter(is_press).count()
+}
+
+/// Taps a key every 100 ms from `from` up to `to`. Returns how many reached the program.
+fn type_for(controls: &mut Controls, viewer: Viewer, from: u64, to: u64) -> usize {
+    let tap = input(Pointer::default(), &[key("KeyA", true), InputEvent::Text("a".into()), key("KeyA", false)]);
+    let tap = ViewerInput { devices: nearlight_wire::Devices { keys: Vec::new(), ..tap.devices }, ..tap };
+    (from..to).step_by(100).map(|at| presses(&act(controls, at, viewer, &tap))).sum()
+}
+
+#[test]
+fn what_a_viewer_types_is_refused_as_a_whole_or_granted_at_its_first_key() {
+    let mut controls = controls();
+    assert_eq!(type_for(&mut controls, ONE, 0, 1_000), 10);
+    // The driver becomes idle while the other types.
+    assert_eq!(type_for(&mut controls, TWO, 2_000, 9_000), 0);
+    assert_eq!(controls.take_refused(), [TWO], "told once");
+    assert_eq!(controls.take_refused(), []);
+    assert_eq!(type_for(&mut controls, TWO, 14_000, 15_000), 10, "after a pause, from the first key on");
+    assert_eq!(controls.driver(), Some(TWO));
+    // The driver leaves while the other types.
+    assert_eq!(type_for(&mut controls, ONE, 16_000, 17_000), 0);
+    controls.on_viewer_left(millis(17_000), TWO, &mut Vec::new());
+    assert_eq!(type_for(&mut controls, ONE, 17_000, 18_000), 0);
+    assert_eq!(controls.driver(), None);
+    assert_eq!(type_for(&mut controls, ONE, 23_000, 24_000), 10);
+}
+
+#[test]
+fn who_asks_for_the_controls_may_type_at_once_and_who_gets_them_while_typing_after_a_pause() {
+    let mut controls = controls();
+    assert_eq!(type_for(&mut controls, ONE, 0, 1_000), 10);
+    assert_eq!(type_for(&mut controls, TWO, 1_000, 7_000), 0);
+    controls.on_requested(millis(7_000), TWO, &mut Vec::new());
+    assert_eq!(type_for(&mut controls, TWO, 7_000, 8_000), 10, "the driver is idle");
+    controls.on_requested(millis(8_000), ONE, &mut Vec::new());
+    assert_eq!(type_for(&mut controls, ONE, 8_000, 8_500), 0);
+    controls.on_released(millis(8_500), TWO, &mut Vec::new());
+    assert_eq!(controls.driver(), Some(ONE));
+    assert_eq!(type_for(&mut controls, ONE, 8_500, 9_000), 0, "the rest of what was refused");
+    assert_eq!(type_for(&mut controls, ONE, 10_000, 11_000), 10);
+}
+
+#[test]
+fn a_drag_is_refused_to_its_end() {
+    let mut controls = controls();
+    assert_eq!(type_for(&mut controls, ONE, 0, 100), 1);
+    let pointer = |buttons, x| Pointer { buttons, at: at(x, 0), ..Pointer::default() };
+    assert_eq!(act(&mut controls, 1_000, TWO, &input(pointer(1, 0), &[button(true, at(0, 0))])), []);
+    for moment in 10..70 {
+        assert_eq!(act(&mut controls, moment * 100, TWO, &input(pointer(1, moment as u16), &[])), []);
+    }
+    assert_eq!(act(&mut controls, 7_000, TWO, &input(pointer(0, 70), &[button(false, at(70, 0))])), []);
+    assert_eq!(controls.driver(), Some(ONE));
+}
+
+#[test]
+fn only_the_drivers_clipboard_is_the_programs() {
+    let mut controls = controls();
+    let mut actions = Vec::new();
+    assert!(controls.on_clipboard(millis(0), ONE, &mut actions), "pasting takes free controls");
+    assert!(!controls.on_clipboard(millis(4_000), TWO, &mut actions));
+    assert_eq!(controls.take_refused(), [TWO]);
+    assert!(controls.on_clipboard(millis(4_500), ONE, &mut actions));
+    assert_eq!(type_for(&mut controls, TWO, 4_100, 5_000), 0, "nor are the keys that paste it");
+    assert!(controls.on_clipboard(millis(10_500), TWO, &mut actions), "the driver is idle");
+}
+
+#[test]
+fn releases_and_repeats_take_nothing() {
+    let mut controls = controls();
+    let held = || input(Pointer::default(), &[key("KeyA", true)]);
+    assert_eq!(presses(&act(&mut controls, 0, ONE, &held())), 1);
+    controls.on_released(millis(10), ONE, &mut Vec::new());
+    let key_a = Key::from_code("KeyA").expect("a key");
+    let repeated = input(Pointer::default(), &[InputEvent::KeyRepeated { key: key_a }]);
+    assert_eq!(act(&mut controls, 20, ONE, &repeated), []);
+    assert_eq!(act(&mut controls, 30, ONE, &input(Pointer::default(), &[key("KeyA", false)])), []);
+    assert_eq!(controls.driver(), None);
+}
+
+#[test]
+fn keys_repeat_as_the_viewers_do_except_for_games() {
+    let mut controls = controls();
+    let key_a = Key::from_code("KeyA").expect("a key");
+    let with = |events: &[InputEvent]| {
+        let mut input = input(Pointer::default(), events);
+        input.devices.keys = vec![key_a];
+        input
+    };
+    let repeat = [InputEvent::KeyRepeated { key: key_a }, InputEvent::Text("a".into())];
+    assert_eq!(presses(&act(&mut controls, 0, ONE, &with(&[key("KeyA", true), InputEvent::Text("a".into())]))), 1);
+    assert_eq!(presses(&act(&mut controls, 3_000, ONE, &with(&[]))), 0, "however long it is held");
+    assert_eq!(presses(&act(&mut controls, 3_010, ONE, &with(&repeat))), 1);
+    controls.set_captured(true);
+    assert_eq!(act(&mut controls, 3_020, ONE, &with(&repeat)), []);
 }
 
 #[test]

@@ -91,8 +91,8 @@ impl Supervisor {
         let mut command = self.as_user(0, None);
         command.args(["Xvfb", &format!(":{number}"), "-screen", "0", &format!("{width}x{height}x24")]);
         command.args(["-nolisten", "tcp", "-nolisten", "local", "-noreset", "-auth"]).arg(cookie_file);
-        // Held keys repeat as on a desktop.
-        command.args(["-ardelay", "500", "-arinterval", "33"]);
+        // The viewer's system repeats held keys.
+        command.arg("-r");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("Xvfb does not start: {error}"))?;
         let process = pid(child.id());
