@@ -101,7 +101,7 @@ mod tests {
     fn what_is_encoded_is_decoded_again_in_every_format() {
         use SampleFormat::*;
         for (format, error) in [
-            (U8, 0.01),
+            (U8, 0.02),
             (Alaw, 0.025),
             (Ulaw, 0.025),
             (S16Le, 1e-4),

@@ -24,6 +24,9 @@ const MIN_BLOCKS: u32 = 2;
 /// Blocks of 10 ms in a buffer if the client leaves its length to the server. Guess: a short delay that survives a late wake-up of the
 /// client.
 const DEFAULT_BLOCKS: u32 = 3;
+/// Blocks of 10 ms to which a buffer grows whose length the client leaves to the server, if it runs empty: the client writes in portions
+/// that do not fit, or wakes up late. Guess: ffmpeg's portions of 23 ms then leave most of the buffer filled.
+const MAX_DEFAULT_BLOCKS: u32 = 10;
 /// Blocks of 10 ms per second.
 const BLOCKS_PER_SECOND: u32 = SOUND_RATE / BLOCK_FRAMES as u32;
 
@@ -51,6 +54,8 @@ pub(crate) struct MixReport {
 pub(crate) struct Stream {
     format: StreamFormat,
     attributes: BufferAttr,
+    /// Whether the client leaves the buffer's length to the server.
+    adapts: bool,
     state: State,
     corked: bool,
     /// The volume that the client has set.
@@ -74,6 +79,7 @@ impl Stream {
         let mut stream = Self {
             format,
             attributes,
+            adapts: false,
             state: State::Filling,
             corked: false,
             volume: ChannelVolume::empty(),
@@ -98,6 +104,7 @@ impl Stream {
         let blocks = |count: u32| self.format.spec.sample_rate * count / BLOCKS_PER_SECOND * frame;
         let or_default = |value: u32, default: u32| if value == u32::MAX { default } else { value };
         let limit = MAX_BUFFERED_BYTES as u32;
+        self.adapts = requested.target_length == u32::MAX;
         requested.max_length = or_default(requested.max_length, limit).clamp(blocks(MIN_BLOCKS), limit);
         requested.target_length =
             or_default(requested.target_length, blocks(DEFAULT_BLOCKS)).clamp(blocks(MIN_BLOCKS), requested.max_length);
@@ -214,6 +221,9 @@ impl Stream {
             let was_starved = self.starved;
             self.starved = self.ready.len() < block.len();
             played.starved = self.starved && !was_starved && self.draining.is_none();
+            if played.starved && self.adapts {
+                self.lengthen();
+            }
             let gain = if self.muted { 0.0 } else { 1.0 };
             let due = self.ready.len().min(block.len());
             for (to, from) in block.iter_mut().zip(self.ready.drain(..due)) {
@@ -228,11 +238,20 @@ impl Stream {
         }
         let there = (self.buffer.len() as u32).saturating_add(self.requested);
         let missing = self.attributes.target_length.saturating_sub(there);
-        if !self.corked && missing >= self.attributes.minimum_request_length {
+        // A client whose buffer is empty may wait for less than a minimum request.
+        if !self.corked && (missing >= self.attributes.minimum_request_length || (self.starved && missing > 0)) {
             self.requested += missing;
             played.requested = missing;
         }
         played
+    }
+
+    /// Doubles the buffer's length within its limits.
+    fn lengthen(&mut self) {
+        let frame = self.frame_bytes() as u32;
+        let longest = self.format.spec.sample_rate * MAX_DEFAULT_BLOCKS / BLOCKS_PER_SECOND * frame;
+        let length = self.attributes.target_length;
+        self.attributes.target_length = (length * 2).min(longest).min(self.attributes.max_length).max(length);
     }
 
     /// Returns the duration of the buffered sound.
