@@ -942,7 +942,7 @@ nl_status nl_set_pointer(nl_host *host,
                          const char *cursor,
                          int32_t captured);
 
-// A text of up to 32768 bytes for the clipboard of `viewer`, or of all with 0, where options and user allow it.
+// A text of up to 4 MiB for the clipboard of `viewer`, or of all with 0, where options and user allow it.
 nl_status nl_set_clipboard(nl_host *host,
                            uint32_t viewer,
                            const char *text);

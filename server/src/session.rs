@@ -160,7 +160,14 @@ impl<C: Carrier> SessionTask<C> {
         if let Some(wake) = woken {
             tracing::trace!(session = self.number, wake = wake.name(), "a timer was due");
         }
-        if let Some(common) = &self.common {
+        if let Some(common) = &mut self.common {
+            // A long text goes out as fast as the client reads it, and leaves room for other messages.
+            while self.connected
+                && self.carrier.has_room()
+                && let Some(chunk) = common.poll_clipboard_chunk()
+            {
+                self.carrier.send(now, chunk)?;
+            }
             let sent = std::mem::take(&mut self.taken);
             if sent > 0 {
                 common.on_frames_sent(sent);
@@ -224,7 +231,10 @@ impl<C: Carrier> SessionTask<C> {
             ClientMessage::Devices(described) => {
                 self.on_application_data(ToApplication::Devices(bound_devices(described)))
             }
-            ClientMessage::Clipboard { text } => self.on_application_data(ToApplication::Clipboard(text)),
+            ClientMessage::Clipboard { text, more } => {
+                let common = self.common.as_mut().filter(|_| self.hello_received);
+                common.map_or(Ok(()), |common| common.on_clipboard_chunk(text, more))
+            }
             ClientMessage::Application { data } => {
                 self.on_application_data(ToApplication::Message(ApplicationMessage { data: data.0, reliable: true }))
             }
@@ -278,7 +288,7 @@ impl<C: Carrier> SessionTask<C> {
             // The session is informed of it in the next step.
             StudioOutput::Skip => {}
             StudioOutput::Output(output) => {
-                let Some(common) = &self.common else { return Ok(()) };
+                let Some(common) = &mut self.common else { return Ok(()) };
                 let message = common.message_for(self.carrier.sender_mut(), output);
                 return message.map_or(Ok(()), |message| self.carrier.send(now, message));
             }

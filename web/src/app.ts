@@ -6,7 +6,7 @@ import { showCursor } from "./cursor.ts";
 import { Ends } from "./ends.ts";
 import { Fleet } from "./fleet.ts";
 import { TRANSPORTS } from "./generated/core.ts";
-import { type ControllerDescription, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES } from "./generated/wire.ts";
+import { type ControllerDescription, MAX_CLIPBOARD_BYTES, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES } from "./generated/wire.ts";
 import { Headset, type HeadsetOut, headsetOffer } from "./headset.ts";
 import type { Hooks } from "./hooks.ts";
 import { Hud } from "./hud.ts";
@@ -155,6 +155,14 @@ class App {
       const text = event.clipboardData?.getData("text/plain");
       if (!text || !this.#clipboard) return;
       event.preventDefault();
+      const bytes = new TextEncoder().encode(text).length;
+      if (bytes > MAX_CLIPBOARD_BYTES) {
+        const mebibytes = (size: number): string => `${(size / 2 ** 20).toFixed(1)} MiB`;
+        const words = `Not pasted: the text has ${mebibytes(bytes)}, and at most ${mebibytes(MAX_CLIPBOARD_BYTES)} can be passed on. Copy less at once.`;
+        console.warn(words);
+        this.#shell.onNotice(words);
+        return;
+      }
       this.#post({ type: "clipboard", text });
     };
     document.addEventListener("paste", onPaste, { signal });

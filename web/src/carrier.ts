@@ -12,8 +12,8 @@ export interface Carrier {
   readonly challenge: Challenge | null;
   /** May be lost, and is when the send queue is full. */
   sendDatagram(bytes: Uint8Array): void;
-  /** Bytes of the control stream, one complete message at a time. */
-  sendControl(bytes: Uint8Array): void;
+  /** Bytes of the control stream, one complete message at a time. Resolves once there is room for more: what may wait, waits for that. */
+  sendControl(bytes: Uint8Array): Promise<void>;
   /** Delivers what arrives until the session ends; returns why it ended. */
   run(out: CarrierOut): Promise<string>;
   /** Completes, where that is known, once the server has ended the session. */

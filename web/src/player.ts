@@ -74,6 +74,8 @@ export class Player {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
   #closed = false;
+  /** A pasted text is being sent. */
+  #pasting = false;
 
   constructor(options: PlayerOptions, out: PlayerOut) {
     this.#carrier = options.carrier;
@@ -86,7 +88,7 @@ export class Player {
     this.#immersive = immersive;
     // Over WebRTC sound is not among the datagrams.
     if (options.playsSound && this.#carrier.name !== "webrtc") this.#core.want_sound();
-    if (this.#pair(token)) this.#carrier.sendControl(this.#core.hello(navigator.userAgent, immersive, codecs, displayHz));
+    if (this.#pair(token)) void this.#carrier.sendControl(this.#core.hello(navigator.userAgent, immersive, codecs, displayHz));
   }
 
   onControl(bytes: Uint8Array): void {
@@ -179,8 +181,21 @@ export class Player {
     this.#say(this.#core.devices(JSON.stringify({ type: "devices", ...devices })));
   }
 
+  /** The user has pasted a text, which the page has found to be within the limit. */
   onClipboard(text: string): void {
-    this.#say(this.#core.clipboard(text));
+    if (!this.#closed && !this.#core.awaits_proof() && this.#core.paste(text)) void this.#sendPasted();
+  }
+
+  /** Sends pasted text in chunks, as fast as the transport takes them. */
+  async #sendPasted(): Promise<void> {
+    if (this.#pasting) return;
+    this.#pasting = true;
+    while (!this.#closed) {
+      const chunk = this.#core.poll_clipboard();
+      if (!chunk) break;
+      await this.#carrier.sendControl(chunk);
+    }
+    this.#pasting = false;
   }
 
   /** A message for the application. */
@@ -191,7 +206,7 @@ export class Player {
 
   /** Sends a control message once the server has proved that it knows the token; ignored where it is too long. */
   #say(message: Uint8Array | undefined): void {
-    if (message && !this.#closed && !this.#core.awaits_proof()) this.#carrier.sendControl(message);
+    if (message && !this.#closed && !this.#core.awaits_proof()) void this.#carrier.sendControl(message);
   }
 
   /** The loudspeaker requests samples that will be heard at `heardAt`. It has `left` more moments queued; negative if it lacked some. */
@@ -204,7 +219,7 @@ export class Player {
 
   onDisplay(immersive: boolean, displayHz: number): void {
     this.#immersive = immersive;
-    this.#carrier.sendControl(this.#core.display(immersive, displayHz));
+    void this.#carrier.sendControl(this.#core.display(immersive, displayHz));
   }
 
   /** The frame's pixels exist since `at`; `marker` are those that hold its marker. */
@@ -250,7 +265,7 @@ export class Player {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#carrier.sendControl(this.#core.goodbye());
+    void this.#carrier.sendControl(this.#core.goodbye());
     clearTimeout(this.#timer);
     this.#decoder?.close();
     this.#unnoted?.picture.close();

@@ -62,8 +62,10 @@ class WebRtcCarrier implements Carrier {
     this.#post({ type: "datagram", bytes }, [bytes.buffer]);
   }
 
-  sendControl(bytes: Uint8Array): void {
+  sendControl(bytes: Uint8Array): Promise<void> {
+    // The channel queues 16 MiB, several times the longest text of the clipboard.
     this.#post({ type: "control", text: textOf(bytes) });
+    return Promise.resolve();
   }
 
   run(out: CarrierOut): Promise<string> {

@@ -12,6 +12,8 @@ const PROXY_ADVICE =
 const PATH = "nearlight";
 /** Maximum bytes queued for the network, because newer movements and reports replace older ones. Guess: a second of them. */
 const MAX_UNSENT_BYTES = 32_768;
+/** How often a full socket is checked for room. Guess: a megabyte a second still fills slow paths. */
+const ROOM_CHECK_MS = 20;
 
 /** Opens a session's carrier. The browser checks the connection as it did for the page; the proofs, which name the certificate, show that both
  *  ends know the token. */
@@ -79,8 +81,12 @@ class WebSocketCarrier implements Carrier {
     if (this.#socket.readyState === WebSocket.OPEN && this.#socket.bufferedAmount < MAX_UNSENT_BYTES) this.#socket.send(bytes);
   }
 
-  sendControl(bytes: Uint8Array): void {
+  async sendControl(bytes: Uint8Array): Promise<void> {
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(textOf(bytes));
+    // Nothing reports that the socket has sent what it buffers.
+    while (this.#socket.readyState === WebSocket.OPEN && this.#socket.bufferedAmount >= MAX_UNSENT_BYTES) {
+      await new Promise((resolve) => setTimeout(resolve, ROOM_CHECK_MS));
+    }
   }
 
   run(out: CarrierOut): Promise<string> {

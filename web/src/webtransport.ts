@@ -114,8 +114,8 @@ class WebTransportCarrier implements Carrier {
       .finally(() => (this.#unsent -= 1));
   }
 
-  sendControl(bytes: Uint8Array): void {
-    void this.#control.write(bytes).catch(ignore);
+  async sendControl(bytes: Uint8Array): Promise<void> {
+    await this.#control.write(bytes).catch(ignore);
   }
 
   async run(out: CarrierOut): Promise<string> {

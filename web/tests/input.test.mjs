@@ -132,6 +132,29 @@ test("texts of the clipboard pass where owner and user say so", async () => {
   }
 });
 
+test("a long text of the clipboard passes whole, and one that is too long is refused with words", async () => {
+  const { context, page } = await openCard("clipboard");
+  const paste = (text, times) =>
+    page.evaluate(
+      ([text, times]) => {
+        window.written ??= [];
+        navigator.clipboard.writeText = async (text) => void window.written.push(text);
+        const clipboardData = new DataTransfer();
+        clipboardData.setData("text/plain", text.repeat(times));
+        document.dispatchEvent(new ClipboardEvent("paste", { clipboardData }));
+      },
+      [text, times],
+    );
+  const line = "Grüße, 5 € 😀\n\u0001\"";
+  const times = 60_000;
+  await paste(line, times);
+  const whole = () => page.evaluate(([line, times]) => window.written.map((text) => text === line.repeat(times)), [line, times]);
+  assert.deepEqual(await eventually(whole, ({ length }) => length > 0), [true], "1.3 MB come back as they were sent");
+  await paste("x", 4 * 2 ** 20 + 1);
+  await until(page, () => /4\.0 MiB/.test(document.getElementById("toast").textContent ?? ""), "the page says why it does not paste");
+  await context.close();
+});
+
 /** From where the world's users begin: at the red ball on its plinth. */
 const AT_THE_BALL = { position: [0, 1.6, 0], yaw: 0.488, pitch: -0.128 };
 

@@ -212,9 +212,13 @@ pub enum ServerMessage {
         /// The application uses the pointer's movement rather than its position: the client captures the pointer when the user clicks.
         captured: bool,
     },
-    /// Text for the user's clipboard, at most [`MAX_CLIPBOARD_BYTES`](crate::MAX_CLIPBOARD_BYTES).
+    /// A chunk of a text for the user's clipboard, of at most [`MAX_CLIPBOARD_CHUNK_BYTES`](crate::MAX_CLIPBOARD_CHUNK_BYTES).
     Clipboard {
         text: String,
+        /// The text continues in the next message of this type.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(test, ts(skip))]
+        more: bool,
     },
     /// A message of the application's own, at most [`MAX_RELIABLE_MESSAGE_BYTES`](crate::MAX_RELIABLE_MESSAGE_BYTES).
     Application {
@@ -237,9 +241,12 @@ pub enum ClientMessage {
     },
     /// All gamepads and controllers of the user, whenever one is connected or disconnected.
     Devices(DevicesDescription),
-    /// The text of the user's clipboard, at most [`MAX_CLIPBOARD_BYTES`](crate::MAX_CLIPBOARD_BYTES).
+    /// A chunk of the text of the user's clipboard, of at most [`MAX_CLIPBOARD_CHUNK_BYTES`](crate::MAX_CLIPBOARD_CHUNK_BYTES).
     Clipboard {
         text: String,
+        /// The text continues in the next message of this type.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        more: bool,
     },
     /// A message of the application's own, at most [`MAX_RELIABLE_MESSAGE_BYTES`](crate::MAX_RELIABLE_MESSAGE_BYTES).
     Application {

@@ -6,6 +6,7 @@
 
 mod acknowledgement;
 mod application;
+mod clipboard;
 mod clock;
 mod codec;
 mod control;
@@ -32,6 +33,7 @@ pub use acknowledgement::Acknowledgement;
 pub use application::{
     ApplicationMessage, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES, UnreliableMessage,
 };
+pub use clipboard::{ClipboardChunks, ClipboardText, MAX_CLIPBOARD_BYTES, MAX_CLIPBOARD_CHUNK_BYTES};
 pub use clock::{Ping, Pong};
 pub use codec::{CodecKind, Reference, UnknownCodec};
 pub use control::{
@@ -50,9 +52,7 @@ pub use input::{
 };
 pub use nack::{KeyFrameRequest, MAX_NACK_ENTRIES, Missing, Nack};
 pub use note::FrameNote;
-pub use output::{
-    Base64, CursorShape, Haptics, HapticsTarget, MAX_CLIPBOARD_BYTES, MAX_CURSOR_SIDE, MAX_HAPTICS_MILLISECONDS,
-};
+pub use output::{Base64, CursorShape, Haptics, HapticsTarget, MAX_CURSOR_SIDE, MAX_HAPTICS_MILLISECONDS};
 pub use pose::{Fov, Pose, View};
 pub use proof::{Binding, Bytes32, EXPORTER_LABEL, NotBytes32, Role, TokenProof};
 pub use recovery::{RecoveryPolicy, UnknownRecovery};
@@ -88,6 +88,10 @@ pub enum WireError {
     ControlTooLong(usize),
     #[error("control message is not the JSON that the protocol describes")]
     ControlSyntax,
+    #[error(
+        "a text of the clipboard exceeds the limit of {MAX_CLIPBOARD_BYTES} bytes, or a chunk of it that of {MAX_CLIPBOARD_CHUNK_BYTES}"
+    )]
+    ClipboardTooLong,
 }
 
 /// The low nibble of a datagram's first byte.

@@ -11,8 +11,6 @@ use crate::Hand;
 pub const MAX_HAPTICS_MILLISECONDS: u16 = 5_000;
 /// Maximum side of a cursor's image in pixels. Browsers show none larger than 128, and none larger than 32 that overlaps their own frame.
 pub const MAX_CURSOR_SIDE: u8 = 64;
-/// Maximum bytes of UTF-8 in a clipboard's text. As JSON it still fits a control message if not every byte is escaped.
-pub const MAX_CLIPBOARD_BYTES: usize = 32 * 1_024;
 
 /// What shakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -170,7 +170,7 @@ pub unsafe extern "C" fn nl_set_pointer(
     })
 }
 
-/// A text of up to 32768 bytes for the clipboard of `viewer`, or of all with 0, where options and user allow it.
+/// A text of up to 4 MiB for the clipboard of `viewer`, or of all with 0, where options and user allow it.
 ///
 /// # Safety
 /// `text` ends with a zero byte.

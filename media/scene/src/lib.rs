@@ -182,6 +182,9 @@ pub trait Application: Send {
     /// Takes a message from the viewer's page or program.
     fn on_message(&mut self, _now: Time, _viewer: Viewer, _message: ApplicationMessage) {}
 
+    /// Reports that a long text of the viewer's clipboard has begun to arrive: [`Self::on_clipboard`] follows, unless the viewer leaves.
+    fn on_clipboard_announced(&mut self, _now: Time, _viewer: Viewer) {}
+
     /// Takes the text of the viewer's clipboard. Called only if owner and viewer allow that.
     fn on_clipboard(&mut self, _now: Time, _viewer: Viewer, _text: String) {}
 

@@ -391,6 +391,12 @@ impl Peer {
         sent.ok_or(PeerError::Failed)?.ok_or(PeerError::Channel)
     }
 
+    /// Returns whether half of a channel's queue is free: messages that may wait then do not displace others.
+    pub fn has_room(&mut self, channel: ChannelId) -> bool {
+        let queued = self.connection.run(|connection| Some(connection.data_channel(channel)?.outstanding_bytes()));
+        queued.flatten().is_some_and(|bytes| bytes <= MAX_QUEUED_BYTES / 2)
+    }
+
     /// Handles a datagram from the socket shared by all peers. A datagram that does not belong here is dropped before it changes anything.
     pub fn on_datagram(&mut self, now: Time, from: Remote, to: SocketAddr, datagram: &[u8]) {
         if !self.admits(datagram) {

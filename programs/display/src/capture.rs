@@ -21,7 +21,7 @@ use x11rb::protocol::{ErrorKind, Event};
 use x11rb::x11_utils::X11Error;
 
 use crate::DisplayError;
-use crate::connection::{Display, WakePipe, XError};
+use crate::connection::{Display, Reconnection, WakePipe, XError};
 use crate::screen::ScreenSize;
 use crate::shared_memory::SharedMemory;
 
@@ -189,8 +189,17 @@ impl Capture {
         Ok((segment, damage, region))
     }
 
-    /// Submits pictures until the source is gone.
-    pub(crate) fn run(mut self, sink: &dyn PictureSink) -> Result<(), XError> {
+    /// Submits pictures until the source is gone, over new connections if programs end them.
+    pub(crate) fn run(mut self, sink: &dyn PictureSink, mut reconnection: Reconnection) -> Result<(), XError> {
+        while let Err(error) = self.submit_pictures(sink) {
+            self.display = reconnection.connect(error)?;
+            (self.segment, self.damage, self.region) = Self::prepare(&self.display, &self.memory)?;
+            self.captured = (0, 0);
+        }
+        Ok(())
+    }
+
+    fn submit_pictures(&mut self, sink: &dyn PictureSink) -> Result<(), XError> {
         let mut was_watched = false;
         loop {
             if self.flags.is_closed() {

@@ -12,9 +12,15 @@ use x11rb::connection::{Connection as _, RequestConnection as _};
 use x11rb::errors::{ConnectionError, ReplyError, ReplyOrIdError};
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::Window;
+use x11rb::protocol::xtest::{self, ConnectionExt as _};
 use x11rb::rust_connection::{DefaultStream, RustConnection};
 
 use crate::DisplayError;
+
+/// How often a lost connection is replaced. Guess: a program that does it by mistake does it a few times.
+const MAX_RECONNECTIONS: u32 = 100;
+/// Time before a lost connection is replaced. Guess: viewers barely notice it.
+const RECONNECTION_DELAY: Duration = Duration::from_millis(50);
 
 /// The address of an X display.
 #[derive(Clone, Debug)]
@@ -47,8 +53,47 @@ impl DisplayAddress {
         };
         let root = &connection.setup().roots[screen];
         let (root, size) = (root.root, (root.width_in_pixels, root.height_in_pixels));
-        Ok(Display { connection, root, size })
+        let display = Display { connection, root, size };
+        // A program that grabs the server, and perhaps never releases it, must not freeze the viewers' picture and input.
+        if display.require(xtest::X11_EXTENSION_NAME).is_ok() {
+            display.connection.xtest_grab_control(true).map_err(|error| wrong(error.to_string()))?;
+        }
+        Ok(display)
     }
+}
+
+/// Opens new connections to a display in place of those that its programs have ended: any of them may do so (`XKillClient`).
+#[derive(Clone, Debug)]
+pub(crate) struct Reconnection {
+    address: DisplayAddress,
+    left: u32,
+}
+
+impl Reconnection {
+    pub(crate) const fn new(address: DisplayAddress) -> Self {
+        Self { address, left: MAX_RECONNECTIONS }
+    }
+
+    /// Opens a connection after `error`, if that says that the former one is lost. Returns the error if it does not, if the display itself is
+    /// gone, or if connections were lost too often.
+    pub(crate) fn connect(&mut self, error: XError) -> Result<Display, XError> {
+        if !error.is_lost() || self.left == 0 {
+            return Err(error);
+        }
+        self.left -= 1;
+        pause();
+        let Ok(display) = self.address.connect() else { return Err(error) };
+        tracing::warn!(%error, "a connection to the program's display was ended, perhaps by the program, and is replaced");
+        Ok(display)
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a program that ends connections all the time must not keep a processor busy"
+)]
+fn pause() {
+    std::thread::sleep(RECONNECTION_DELAY);
 }
 
 /// Returns the socket of the X server with this display number.
@@ -137,4 +182,16 @@ pub(crate) enum XError {
     Reply(#[from] ReplyError),
     #[error("the display refuses a request: {0}")]
     Id(#[from] ReplyOrIdError),
+}
+
+impl XError {
+    /// Returns whether the connection is lost, and not only a request refused.
+    pub(crate) const fn is_lost(&self) -> bool {
+        matches!(
+            self,
+            Self::Connection(_)
+                | Self::Reply(ReplyError::ConnectionError(_))
+                | Self::Id(ReplyOrIdError::ConnectionError(_))
+        )
+    }
 }

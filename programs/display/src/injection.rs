@@ -67,6 +67,8 @@ pub(crate) enum InjectionEvent {
     Refused(Viewer),
     /// The text of the driver's clipboard.
     Clipboard(String),
+    /// The text of this viewer's clipboard is refused, because another one has the controls.
+    ClipboardRefused(Viewer),
     /// The state of one of the program's gamepads.
     Gamepad(PadChange),
     /// The size of the window for which the display is meant.
@@ -113,9 +115,12 @@ impl Injection {
                     self.controls.on_input(now, viewer, &input, &mut actions);
                 }
                 Ok(ViewerEvent::Clipboard { now, viewer, text }) => {
-                    if self.controls.on_clipboard(now, viewer, &mut actions) {
-                        report(InjectionEvent::Clipboard(text));
-                    }
+                    let granted = self.controls.on_clipboard(now, viewer, &mut actions);
+                    report(if granted {
+                        InjectionEvent::Clipboard(text)
+                    } else {
+                        InjectionEvent::ClipboardRefused(viewer)
+                    });
                 }
                 Ok(ViewerEvent::Left { now, viewer }) => self.controls.on_viewer_left(now, viewer, &mut actions),
                 Ok(ViewerEvent::Released { now, viewer }) => self.controls.on_released(now, viewer, &mut actions),

@@ -22,7 +22,6 @@ mod keyboard;
 mod layout;
 mod microphone;
 mod motors;
-mod page_messages;
 mod processor_limit;
 mod properties;
 mod pulse;

@@ -68,6 +68,10 @@ impl Screen {
         Self { size, output: None, mode: None }
     }
 
+    pub(crate) const fn size(&self) -> &ScreenSize {
+        &self.size
+    }
+
     /// Opens the display's output. Returns `None` if the display cannot change its size.
     pub(crate) fn open(display: &Display, size: ScreenSize) -> Result<Option<Self>, XError> {
         let connection = &display.connection;

@@ -1,5 +1,7 @@
 //! The server's end: a source that paces itself, and the messages to viewers' pages.
 
+mod messages;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -22,6 +24,7 @@ use nearlight_wire::{CursorShape, Haptics, HapticsTarget, MAX_HAPTICS_MILLISECON
 use serde::Serialize;
 use serde_json::json;
 
+use self::messages::{PageMessage, PageRequest, clipboard_output, message, page_message, windows_page_message};
 use crate::DisplayError;
 use crate::capture::CaptureFlags;
 use crate::connection::{DisplayAddress, ThreadError, Waker, wake_pipe};
@@ -30,7 +33,6 @@ use crate::cursor::hidden;
 use crate::gamepad::Rumble;
 use crate::injection::{InjectionEvent, ViewerEvent};
 use crate::microphone::Microphone;
-use crate::page_messages::{PageMessage, PageRequest, message, page_message, windows_page_message};
 use crate::specification::{ProgramExit, ProgramOptions, Report, SOUND_SOCKET, SupervisorCommand, Task};
 use crate::sway;
 use crate::threads::{ThreadInputs, Threads, open_x};
@@ -60,6 +62,8 @@ pub struct ProgramSource {
     window_commands: Option<Sender<WindowCommand>>,
     /// Viewers that were sent the display's state, such as the pointer's shape.
     informed: BTreeSet<Viewer>,
+    /// The viewer whose text for the clipboard is on its way.
+    announcer: Option<Viewer>,
 }
 
 /// The sound that the program plays.
@@ -151,7 +155,12 @@ impl Shared {
                 state.pointer = (cursor.clone(), captured);
                 Output::Pointer { cursor, captured }
             }
-            WindowEvent::Clipboard(text) => Output::Clipboard(text),
+            WindowEvent::Clipboard(text) => {
+                let Some(driver) = state.controls.driver else { return };
+                state.queue(std::iter::once((driver, clipboard_output(text))));
+                drop(state);
+                return self.notify_sink();
+            }
             WindowEvent::Resized => return,
             WindowEvent::Windows(windows) => {
                 state.windows = windows_page_message(&windows);
@@ -200,6 +209,19 @@ impl Shared {
         let refused = Output::Message(message(&page_message("refused", &true.into())));
         self.state().queue(std::iter::once((viewer, refused)));
         self.notify_sink();
+    }
+
+    /// Tells a viewer that its text is not on the program's clipboard.
+    fn on_clipboard_refused(&self, viewer: Viewer) {
+        let words = "What you pasted did not reach the program, because another viewer has the controls.";
+        let notice = Output::Message(message(&page_message("notice", &words.into())));
+        self.state().queue(std::iter::once((viewer, notice)));
+        self.notify_sink();
+    }
+
+    /// Returns whether a viewer's text may be put on the clipboard: the driver's, or anyone's if nobody has the controls.
+    fn may_paste(&self, viewer: Viewer) -> bool {
+        self.state().controls.driver.is_none_or(|driver| driver == viewer)
     }
 
     fn broadcast(&self, text: &str) {
@@ -327,6 +349,7 @@ impl ProgramSource {
             viewer_events: Some(viewer_event_sender),
             window_commands: Some(window_command_sender),
             informed: BTreeSet::new(),
+            announcer: None,
         })
     }
 
@@ -455,6 +478,9 @@ impl Application for ProgramSource {
         state.names.remove(&viewer);
         drop(state);
         self.informed.remove(&viewer);
+        if self.announcer.take_if(|announcer| *announcer == viewer).is_some() {
+            self.send_window_command(WindowCommand::WithdrawClipboard);
+        }
         self.shared.announce_controls(None);
         self.send_viewer_event(ViewerEvent::Left { now: self.now(), viewer });
     }
@@ -480,7 +506,15 @@ impl Application for ProgramSource {
         self.shared.announce_controls(None);
     }
 
+    fn on_clipboard_announced(&mut self, _now: Time, viewer: Viewer) {
+        if self.shared.may_paste(viewer) {
+            self.announcer = Some(viewer);
+            self.send_window_command(WindowCommand::AnnounceClipboard);
+        }
+    }
+
     fn on_clipboard(&mut self, now: Time, viewer: Viewer, text: String) {
+        self.announcer.take_if(|announcer| *announcer == viewer);
         self.send_viewer_event(ViewerEvent::Clipboard { now, viewer, text });
     }
 
@@ -526,6 +560,10 @@ impl PushSource for ProgramSource {
                 InjectionEvent::Controls(controls) => shared.announce_controls(Some(controls)),
                 InjectionEvent::Refused(viewer) => shared.on_refused(viewer),
                 InjectionEvent::Clipboard(text) => command(WindowCommand::SetClipboard(text)),
+                InjectionEvent::ClipboardRefused(viewer) => {
+                    command(WindowCommand::WithdrawClipboard);
+                    shared.on_clipboard_refused(viewer);
+                }
                 InjectionEvent::WindowSize(size) => command(WindowCommand::Resize(size)),
                 // Fails only if the supervisor has ended, which is reported elsewhere.
                 InjectionEvent::Gamepad(change) => drop(input.send(&SupervisorCommand::Gamepad(change))),

@@ -8,7 +8,7 @@ use nearlight_scene::PictureSink;
 
 use crate::DisplayError;
 use crate::capture::{Capture, CaptureFlags};
-use crate::connection::{DisplayAddress, ThreadError, WakePipe};
+use crate::connection::{DisplayAddress, Reconnection, ThreadError, WakePipe};
 use crate::injection::Injection;
 use crate::screen::ScreenSize;
 use crate::specification::ProgramOptions;
@@ -57,9 +57,10 @@ pub(crate) fn open_x(
     let graphics = card.map_or_else(|| first.graphics().to_owned(), |card| format!("OpenGL by {card}"));
     let shown = ScreenSize::new(first.size);
     let max_size = options.max_size.filter(|_| options.display.is_none());
+    let reconnection = Reconnection::new(address.clone());
     let windows = Windows::open(first, Arc::clone(&captured), shown.clone(), (options.size, max_size))?;
     let capture = Capture::open(second, shown.clone(), fps, inputs.capture, inputs.flags)?;
-    let (devices, map) = XDevices::open(third)?;
+    let (devices, map) = XDevices::open(third, reconnection.clone())?;
     let size @ (width, height) = shown.get();
     let how = if windows.manages() { "Nearlight's window manager" } else { "its own window manager" };
     let follows = if max_size.is_some() { ", follows the viewer's window" } else { "" };
@@ -69,8 +70,13 @@ pub(crate) fn open_x(
         name: format!("with {graphics} on the X display {} ({width}x{height}{follows}, {how})", address.name()),
         graphics,
         pointer_in_picture: false,
-        capture: Box::new(move |sink| Ok(capture.run(sink)?)),
-        windows: Box::new(move |commands, report| Ok(windows.run(&wake_pipe, commands, report)?)),
+        capture: Box::new({
+            let reconnection = reconnection.clone();
+            move |sink| Ok(capture.run(sink, reconnection)?)
+        }),
+        windows: Box::new(move |commands, report| {
+            windows.run_and_reconnect(&wake_pipe, commands, report, reconnection)
+        }),
         injection: Injection::new(Box::new(devices), map, captured, shown),
     })
 }

@@ -3,10 +3,14 @@
 //! [`crate::layout`] makes its decisions. It implements ICCCM 2.0 and those parts of the Extended Window Manager Hints 1.5 that programs
 //! without frames need: full screen, activation, closing, window types, lists of windows.
 
+mod hints;
+mod pointer;
+mod reconnection;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearlight_wire::CursorShape;
 use x11rb::connection::Connection as _;
@@ -15,15 +19,14 @@ use x11rb::protocol::Event;
 use x11rb::protocol::xfixes::{self, ConnectionExt as _, CursorNotifyMask};
 use x11rb::protocol::xproto::{
     self, Allow, Atom, AtomEnum, ButtonIndex, ChangeWindowAttributesAux, ClientMessageEvent, ConfigureNotifyEvent,
-    ConfigureRequestEvent, ConfigureWindowAux, ConnectionExt as _, CreateWindowAux, EventMask, GrabMode, GrabStatus,
-    InputFocus, MapState, ModMask, PropMode, StackMode, Window, WindowClass,
+    ConfigureRequestEvent, ConfigureWindowAux, ConnectionExt as _, CreateWindowAux, EventMask, GrabMode, InputFocus,
+    MapState, ModMask, PropMode, StackMode, Window, WindowClass,
 };
 use x11rb::wrapper::ConnectionExt as _;
 
 use crate::DisplayError;
-use crate::clipboard::Clipboard;
+use crate::clipboard::{Clipboard, CopiedText};
 use crate::connection::{Display, WakePipe, XError};
-use crate::cursor::{CursorImage, hidden, shape_of};
 use crate::layout::{Layout, Rectangle, WindowProperties};
 use crate::properties::{Atoms, read_properties};
 use crate::screen::{Screen, ScreenSize, size_for};
@@ -32,10 +35,15 @@ use crate::screen::{Screen, ScreenSize, size_for};
 const ARROW: u16 = 68;
 /// Delays in milliseconds after which a hidden pointer is checked again. A program that captures the pointer hides it before it grabs it.
 const POINTER_RECHECK_DELAYS_MS: [u64; 3] = [50, 150, 400];
+/// Time after its last change at which a selection is read. Guess: longer than between two movements of a pointer that extends it.
+const SELECTION_SETTLE_TIME: Duration = Duration::from_millis(200);
 /// Width of the border around floating windows, in pixels.
 const BORDER_WIDTH: u16 = 1;
 /// Colour of the border, which is visible on light and on dark.
 const BORDER_COLOUR: u32 = 0x70_7070;
+/// The window manager's name for programs. It is that of a discontinued one, because AWT (OpenJDK's `XWM.java`) waits until its windows
+/// have been put into frames, and leaves them blank before, unless it knows the manager's name as one that makes no frames.
+const MANAGER_NAME: &[u8] = b"LG3D";
 /// Maximum number of characters of a title that viewers get. Guess: a title bar does not show more.
 pub(crate) const MAX_TITLE: usize = 120;
 
@@ -48,8 +56,12 @@ pub(crate) enum WindowCommand {
     Close(Window),
     /// Adapt the display to a viewer's window of this size.
     Resize((u16, u16)),
+    /// A text for the clipboard is on its way from a viewer.
+    AnnounceClipboard,
     /// Put a viewer's text on the clipboard.
     SetClipboard(String),
+    /// The announced text will not come.
+    WithdrawClipboard,
 }
 
 /// An event of the windows' thread.
@@ -57,8 +69,8 @@ pub(crate) enum WindowCommand {
 pub(crate) enum WindowEvent {
     /// The pointer's shape, or whether a program has captured it, has changed.
     Pointer { cursor: CursorShape, captured: bool },
-    /// A program has copied this text.
-    Clipboard(String),
+    /// A program has copied a text, or a text was selected in it.
+    Clipboard(CopiedText),
     /// The display's size has changed.
     Resized,
     /// The main windows have changed: id, title, and whether each is the visible one.
@@ -85,6 +97,8 @@ pub(crate) struct Windows {
     grabbed: Vec<Window>,
     /// Time of the last button press.
     last_press: u32,
+    /// When the user last changed what is selected in a program, if it was not read yet.
+    selected: Option<Instant>,
 }
 
 impl Windows {
@@ -106,17 +120,16 @@ impl Windows {
             version.and_then(|version| Ok(version.reply()?)).and_then(|_| Clipboard::open(&display)).map_err(wrong)?
         };
         let layout = Layout::new(display.size);
-        let (choices, grabbed) = (Vec::new(), Vec::new());
-        let (pointer, rechecks, last_press) = (None, POINTER_RECHECK_DELAYS_MS.len(), 0);
-        let manages = false;
         let screen = match max_size {
             Some(_) => Screen::open(&display, size.clone()).map_err(wrong)?,
             None => None,
         };
-        if max_size.is_some() && screen.is_none() {
-            tracing::warn!("the display keeps its size, as its X server has no RANDR 1.3; --size chooses one");
-        }
-        let screen = screen.unwrap_or_else(|| Screen::fixed(size));
+        let screen = screen.unwrap_or_else(|| {
+            if max_size.is_some() {
+                tracing::warn!("the display keeps its size, as its X server has no RANDR 1.3; --size chooses one");
+            }
+            Screen::fixed(size)
+        });
         let mut windows = Self {
             display,
             screen,
@@ -124,13 +137,14 @@ impl Windows {
             atoms,
             layout,
             clipboard,
-            manages,
+            manages: false,
             captured,
-            choices,
-            pointer,
-            rechecks,
-            grabbed,
-            last_press,
+            choices: Vec::new(),
+            pointer: None,
+            rechecks: POINTER_RECHECK_DELAYS_MS.len(),
+            grabbed: Vec::new(),
+            last_press: 0,
+            selected: None,
         };
         windows.prepare().map_err(wrong)?;
         if max_size.is_some() {
@@ -173,7 +187,7 @@ impl Windows {
                 &[own],
             )?;
         }
-        connection.change_property8(PropMode::REPLACE, own, atoms._NET_WM_NAME, atoms.UTF8_STRING, b"Nearlight")?;
+        connection.change_property8(PropMode::REPLACE, own, atoms._NET_WM_NAME, atoms.UTF8_STRING, MANAGER_NAME)?;
         let supported = [
             atoms._NET_ACTIVE_WINDOW,
             atoms._NET_CLIENT_LIST,
@@ -196,21 +210,6 @@ impl Windows {
         self.publish_size()
     }
 
-    /// Publishes the display's size for programs that ask the window manager.
-    fn publish_size(&self) -> Result<(), XError> {
-        let Self { display: Display { connection, root, size }, atoms, .. } = self;
-        let (width, height) = (u32::from(size.0), u32::from(size.1));
-        for (property, numbers) in [
-            (atoms._NET_DESKTOP_GEOMETRY, vec![width, height]),
-            (atoms._NET_DESKTOP_VIEWPORT, vec![0, 0]),
-            (atoms._NET_WORKAREA, vec![0, 0, width, height]),
-        ] {
-            connection.change_property32(PropMode::REPLACE, *root, property, AtomEnum::CARDINAL, &numbers)?;
-        }
-        connection.flush()?;
-        Ok(())
-    }
-
     /// Resizes the display to a viewer's window, as far as possible. Returns whether its size has changed.
     fn resize(&mut self, wanted: (u16, u16)) -> bool {
         let Some(max_size) = self.max_size.filter(|_| self.manages) else { return false };
@@ -230,9 +229,8 @@ impl Windows {
         })
     }
 
-    /// Manages windows until all senders of commands are dropped.
-    pub(crate) fn run(
-        mut self,
+    fn run(
+        &mut self,
         wake_pipe: &WakePipe,
         commands: &Receiver<WindowCommand>,
         report: &dyn Fn(WindowEvent),
@@ -243,10 +241,15 @@ impl Windows {
                 Ok(command) => ignore_request_errors(self.on_command(command, report))?,
                 Err(TryRecvError::Empty) => {
                     let again = POINTER_RECHECK_DELAYS_MS.get(self.rechecks).copied().map(Duration::from_millis);
-                    let event = wake_pipe.wait(&self.display, again)?;
+                    let settled = self.selected.map(|at| SELECTION_SETTLE_TIME.saturating_sub(at.elapsed()));
+                    let event = wake_pipe.wait(&self.display, again.into_iter().chain(settled).min())?;
                     if event.is_none() && again.is_some() {
                         self.rechecks += 1;
                         self.report_pointer(report)?;
+                    }
+                    if self.selected.is_some_and(|at| at.elapsed() >= SELECTION_SETTLE_TIME) {
+                        self.selected = None;
+                        ignore_request_errors(self.clipboard.read_selected(&self.display))?;
                     }
                     if let Some(event) = event {
                         ignore_request_errors(self.on_event(&event, report))?;
@@ -279,7 +282,9 @@ impl Windows {
                     report(WindowEvent::Resized);
                 }
             }
+            WindowCommand::AnnounceClipboard => self.clipboard.announce(&self.display)?,
             WindowCommand::SetClipboard(text) => self.clipboard.set(&self.display, text)?,
+            WindowCommand::WithdrawClipboard => self.clipboard.withdraw(&self.display)?,
         }
         Ok(())
     }
@@ -289,9 +294,17 @@ impl Windows {
             Event::MapRequest(request) => self.on_map(request.window)?,
             Event::ConfigureRequest(request) => self.on_configure(request)?,
             Event::UnmapNotify(gone) => self.on_gone(gone.window)?,
-            Event::DestroyNotify(gone) => self.on_gone(gone.window)?,
+            Event::DestroyNotify(gone) => {
+                self.clipboard.on_window_gone(gone.window);
+                self.on_gone(gone.window)?;
+            }
             Event::ClientMessage(message) => self.on_message(message)?,
-            Event::PropertyNotify(change) => self.on_property(change.window, change.atom)?,
+            Event::PropertyNotify(change) => {
+                if let Some(text) = self.clipboard.on_property(&self.display, change)? {
+                    report(WindowEvent::Clipboard(text));
+                }
+                self.on_property(change.window, change.atom)?;
+            }
             Event::ButtonPress(press) => {
                 self.last_press = press.time;
                 if self.layout.activate(press.event) {
@@ -304,7 +317,11 @@ impl Windows {
                 self.rechecks = 0;
                 self.report_pointer(report)?;
             }
-            Event::XfixesSelectionNotify(change) => self.clipboard.on_owner(&self.display, change.owner)?,
+            Event::XfixesSelectionNotify(change) => {
+                if self.clipboard.on_owner(&self.display, change.selection, change.owner)? {
+                    self.selected = Some(now());
+                }
+            }
             Event::SelectionNotify(answer) => {
                 if let Some(text) = self.clipboard.on_answer(&self.display, answer)? {
                     report(WindowEvent::Clipboard(text));
@@ -314,40 +331,6 @@ impl Windows {
             _ => {}
         }
         Ok(())
-    }
-
-    /// Reports the pointer if it has changed. It counts as captured if it is hidden and grabbed.
-    fn report_pointer(&mut self, report: &dyn Fn(WindowEvent)) -> Result<(), XError> {
-        let image = self.display.connection.xfixes_get_cursor_image()?.reply()?;
-        let image = CursorImage {
-            size: (image.width, image.height),
-            hotspot: (image.xhot, image.yhot),
-            pixels: &image.cursor_image,
-        };
-        let shape = shape_of(&image);
-        if shape.is_some() {
-            self.rechecks = POINTER_RECHECK_DELAYS_MS.len();
-        }
-        let captured = shape.is_none() && self.is_grabbed()?;
-        let pointer = (shape.unwrap_or_else(hidden), captured);
-        if self.pointer.as_ref() != Some(&pointer) {
-            self.captured.store(captured, Ordering::Relaxed);
-            self.pointer = Some(pointer.clone());
-            report(WindowEvent::Pointer { cursor: pointer.0, captured });
-        }
-        Ok(())
-    }
-
-    /// Returns whether a program has grabbed the pointer, which a test grab finds out.
-    fn is_grabbed(&self) -> Result<bool, XError> {
-        let (connection, root) = (&self.display.connection, self.display.root);
-        let (mode, nowhere, time) = (GrabMode::ASYNC, x11rb::NONE, x11rb::CURRENT_TIME);
-        let grab = connection.grab_pointer(true, root, EventMask::NO_EVENT, mode, mode, nowhere, nowhere, time)?;
-        let status = grab.reply()?.status;
-        if status == GrabStatus::SUCCESS {
-            connection.ungrab_pointer(time)?;
-        }
-        Ok(status == GrabStatus::ALREADY_GRABBED)
     }
 
     fn on_map(&mut self, window: Window) -> Result<(), XError> {
@@ -479,25 +462,6 @@ impl Windows {
         floats && (place.width < width || place.height < height)
     }
 
-    /// Publishes a window's state. Windows that fill the screen then draw neither shadows nor round corners.
-    fn publish_state(&self, window: Window) -> Result<(), XError> {
-        let Some(properties) = self.layout.properties(window) else { return Ok(()) };
-        let mut states = Vec::new();
-        if properties.full_screen {
-            states.push(self.atoms._NET_WM_STATE_FULLSCREEN);
-        } else if properties.is_main() {
-            states.extend([self.atoms._NET_WM_STATE_MAXIMIZED_HORZ, self.atoms._NET_WM_STATE_MAXIMIZED_VERT]);
-        }
-        self.display.connection.change_property32(
-            PropMode::REPLACE,
-            window,
-            self.atoms._NET_WM_STATE,
-            AtomEnum::ATOM,
-            &states,
-        )?;
-        Ok(())
-    }
-
     /// Stacks the windows and sets the focus.
     fn restack(&mut self) -> Result<(), XError> {
         let (connection, atoms, root) = (&self.display.connection, &self.atoms, self.display.root);
@@ -592,11 +556,16 @@ impl Windows {
 /// Ignores errors other than a lost connection, because a window may disappear at any time.
 fn ignore_request_errors(done: Result<(), XError>) -> Result<(), XError> {
     match done {
-        Err(XError::Connection(error)) => Err(error.into()),
+        Err(error) if error.is_lost() => Err(error),
         Err(error) => {
             tracing::debug!(%error, "a window is gone");
             Ok(())
         }
         Ok(()) => Ok(()),
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this thread waits until a selection has settled")]
+fn now() -> Instant {
+    Instant::now()
 }

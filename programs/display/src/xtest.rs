@@ -9,7 +9,7 @@ use x11rb::protocol::xtest::{self, ConnectionExt as _};
 use x11rb::wrapper::ConnectionExt as _;
 
 use crate::DisplayError;
-use crate::connection::{Display, ThreadError, XError};
+use crate::connection::{Display, Reconnection, ThreadError, XError};
 use crate::controls::Action;
 use crate::injection::Devices;
 use crate::keyboard::{Keymap, Step};
@@ -22,11 +22,16 @@ const XTEST_KEYBOARD: &[u8] = b"XTEST keyboard";
 /// Bytes of the keyboard feedback control (XInput 1.5, section 2.17).
 const FEEDBACK_BYTES: u16 = 20;
 
-pub(crate) struct XDevices(Display);
+pub(crate) struct XDevices {
+    display: Display,
+    reconnection: Reconnection,
+    /// Actions since the connection was last flushed. They are repeated if it is lost.
+    unsent: Vec<Action>,
+}
 
 impl XDevices {
     /// Opens the devices. Also returns the display's keyboard map.
-    pub(crate) fn open(display: Display) -> Result<(Self, Keymap), DisplayError> {
+    pub(crate) fn open(display: Display, reconnection: Reconnection) -> Result<(Self, Keymap), DisplayError> {
         display.require(xtest::X11_EXTENSION_NAME)?;
         let map = read_map(&display)
             .map_err(|error| DisplayError::Display { name: "of the program".into(), reason: error.to_string() })?;
@@ -35,11 +40,23 @@ impl XDevices {
             Ok(false) => tracing::warn!("the display has no XTEST keyboard, so it repeats held keys by its own clock"),
             Err(error) => tracing::warn!(%error, "the display repeats held keys by its own clock"),
         }
-        Ok((Self(display), map))
+        Ok((Self { display, reconnection, unsent: Vec::new() }, map))
+    }
+
+    /// Opens a new connection after `error` and repeats what the lost one may not have sent.
+    fn recover(&mut self, mut error: XError) -> Result<(), XError> {
+        loop {
+            self.display = self.reconnection.connect(error)?;
+            let repeated = self.unsent.iter().try_for_each(|action| self.perform(*action));
+            match repeated.and_then(|()| Ok(self.display.connection.flush()?)) {
+                Ok(()) => return Ok(()),
+                Err(again) => error = again,
+            }
+        }
     }
 
     fn fake(&self, kind: u8, detail: u8, (x, y): (i16, i16)) -> Result<(), XError> {
-        let Display { connection, root, .. } = &self.0;
+        let Display { connection, root, .. } = &self.display;
         connection.xtest_fake_input(kind, detail, x11rb::CURRENT_TIME, *root, x, y, 0)?;
         Ok(())
     }
@@ -51,19 +68,17 @@ impl XDevices {
                 self.fake(kind, code, (0, 0))?;
             }
             Step::Map { code, symbols } => {
-                self.0.connection.change_keyboard_mapping(1, code, 2, &symbols)?;
+                self.display.connection.change_keyboard_mapping(1, code, 2, &symbols)?;
             }
             Step::Settle => {
-                self.0.connection.sync()?;
+                self.display.connection.sync()?;
                 settle();
             }
         }
         Ok(())
     }
-}
 
-impl Devices for XDevices {
-    fn inject(&mut self, action: Action) -> Result<(), ThreadError> {
+    fn perform(&self, action: Action) -> Result<(), XError> {
         match action {
             Action::Keyboard(step) => self.keyboard_step(step)?,
             Action::Button { button, pressed } => {
@@ -77,9 +92,19 @@ impl Devices for XDevices {
         }
         Ok(())
     }
+}
+
+impl Devices for XDevices {
+    fn inject(&mut self, action: Action) -> Result<(), ThreadError> {
+        self.unsent.push(action);
+        self.perform(action).or_else(|error| self.recover(error))?;
+        Ok(())
+    }
 
     fn flush(&mut self) -> Result<(), ThreadError> {
-        Ok(self.0.connection.flush()?)
+        self.display.connection.flush().map_err(XError::from).or_else(|error| self.recover(error))?;
+        self.unsent.clear();
+        Ok(())
     }
 }
 

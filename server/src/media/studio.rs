@@ -364,6 +364,7 @@ pub(crate) fn forward_to_application(
             ToApplication::Name(name) => application.on_name(now, viewer, name),
             _ if !acts => {}
             ToApplication::Message(message) => application.on_message(now, viewer, message),
+            ToApplication::ClipboardAnnounced => application.on_clipboard_announced(now, viewer),
             ToApplication::Clipboard(text) => application.on_clipboard(now, viewer, text),
             ToApplication::Devices(devices) => application.on_devices(now, viewer, &devices),
         }

@@ -10,8 +10,9 @@ use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Vie
 use nearlight_session::{EncoderTarget, FrameProducer, MediaTarget, ReceivedInput, Sender, SkipReason, SoundPacket};
 use nearlight_units::Time;
 use nearlight_wire::{
-    Base64, DisplayKind, FrameReport, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES, RateStatus,
-    RecoveryPolicy, SOUND_RATE, ServerMessage, SoundDescription, StreamDescription, UserRole, Welcome,
+    Base64, ClipboardChunks, ClipboardText, DisplayKind, FrameReport, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS,
+    MAX_RELIABLE_MESSAGE_BYTES, RateStatus, RecoveryPolicy, SOUND_RATE, ServerMessage, SoundDescription,
+    StreamDescription, UserRole, Welcome,
 };
 use tokio::sync::mpsc;
 
@@ -56,6 +57,11 @@ pub(crate) struct SessionCommon {
     pub(crate) outputs: mpsc::Receiver<Output>,
     /// Whether owner and user allow the exchange of clipboard text.
     clipboard: bool,
+    /// The client's text, as far as it has arrived.
+    pasted: ClipboardText,
+    /// The text that is being sent to the client, and the newest one, which follows.
+    copied: Option<ClipboardChunks>,
+    next_copied: Option<ClipboardChunks>,
     /// Whether the client receives sound.
     receives_sound: bool,
     /// The description that announces to the client that sound arrives in datagrams; none if it does not.
@@ -98,6 +104,9 @@ impl SessionCommon {
             sounds,
             outputs,
             clipboard,
+            pasted: ClipboardText::default(),
+            copied: None,
+            next_copied: None,
             receives_sound,
             sound,
             display,
@@ -146,8 +155,8 @@ impl SessionCommon {
         let longest = match &to_application {
             ToApplication::Name(name) => (name.len(), MAX_NAME_BYTES),
             ToApplication::Message(message) => (message.data.len(), MAX_RELIABLE_MESSAGE_BYTES),
-            ToApplication::Clipboard(_) if !self.clipboard => return Ok(()),
-            ToApplication::Clipboard(text) => (text.len(), MAX_CLIPBOARD_BYTES),
+            // Their sender has checked it.
+            ToApplication::ClipboardAnnounced | ToApplication::Clipboard(_) => (0, 0),
             ToApplication::Devices(devices) => (devices.gamepads.len().max(devices.controllers.len()), MAX_GAMEPADS),
         };
         if longest.0 > longest.1 {
@@ -155,6 +164,32 @@ impl SessionCommon {
         }
         let reason = || "the client sends messages faster than the application reads them".into();
         self.exchange.application.on_client_data(to_application).then_some(()).ok_or_else(reason)
+    }
+
+    /// Takes a chunk of a text of the client's clipboard. The application learns of a long text at once. The error says why the session must
+    /// end.
+    pub(crate) fn on_clipboard_chunk(&mut self, chunk: String, more: bool) -> Result<(), String> {
+        if !self.clipboard {
+            return Ok(());
+        }
+        let begins = !self.pasted.is_incomplete();
+        match self.pasted.on_chunk(chunk, more).map_err(|error| format!("the client sent what it may not: {error}"))? {
+            Some(text) => self.on_application_data(ToApplication::Clipboard(text)),
+            None if begins => self.on_application_data(ToApplication::ClipboardAnnounced),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the next chunk of a text for the client's clipboard.
+    pub(crate) fn poll_clipboard_chunk(&mut self) -> Option<ServerMessage> {
+        if self.copied.is_none() {
+            self.copied = self.next_copied.take();
+        }
+        let (text, more) = self.copied.as_mut()?.next()?;
+        if !more {
+            self.copied = None;
+        }
+        Some(ServerMessage::Clipboard { text, more })
     }
 
     /// Records that this many frames were passed to the transport, as far as the pacer allows.
@@ -168,15 +203,23 @@ impl SessionCommon {
     }
 
     /// Returns the control message for an output of the application, or none if the output is sent another way.
-    pub(crate) fn message_for(&self, sender: &mut Sender, output: Output) -> Option<ServerMessage> {
+    pub(crate) fn message_for(&mut self, sender: &mut Sender, output: Output) -> Option<ServerMessage> {
         match output {
             Output::Haptics(haptics) => Some(ServerMessage::Haptics(haptics)),
             Output::Pointer { cursor, captured } => Some(ServerMessage::Pointer { cursor, captured }),
-            Output::Clipboard(text) if text.len() > MAX_CLIPBOARD_BYTES => {
-                tracing::warn!(bytes = text.len(), "the application's text is too long for a client's clipboard");
+            Output::Clipboard(_) if !self.clipboard => None,
+            Output::Clipboard(text) => {
+                let bytes = text.len();
+                match ClipboardChunks::new(text) {
+                    Some(chunks) => self.next_copied = Some(chunks),
+                    None => tracing::warn!(
+                        bytes,
+                        limit = MAX_CLIPBOARD_BYTES,
+                        "the application's text is too long for a client's clipboard, and was not sent"
+                    ),
+                }
                 None
             }
-            Output::Clipboard(text) => self.clipboard.then_some(ServerMessage::Clipboard { text }),
             Output::Message(ApplicationMessage { data, reliable: true }) if data.len() > MAX_RELIABLE_MESSAGE_BYTES => {
                 tracing::error!(bytes = data.len(), "the application's message is longer than the protocol allows");
                 None

@@ -87,6 +87,10 @@ impl Carrier for Memory {
         Ok(())
     }
 
+    fn has_room(&mut self) -> bool {
+        true
+    }
+
     async fn close(&mut self, _: Time, ended: &str) {
         let _ = self.to_client.send(ToClient::Closed(ended.into()));
     }

@@ -39,6 +39,10 @@ pub(crate) trait Carrier: ServerEnd + Send {
     /// says why the session must end.
     fn send(&mut self, now: Time, message: ServerMessage) -> Result<(), String>;
 
+    /// Returns whether messages that may wait, such as the chunks of a long text, can be sent now without displacing others. If not,
+    /// [`Carrier::recv`] or a timer of the session is due soon.
+    fn has_room(&mut self) -> bool;
+
     /// Tells the client that the session has ended and why, and closes the transport. Takes a second at most.
     fn close(&mut self, now: Time, ended: &str) -> impl Future<Output = ()> + Send;
 }

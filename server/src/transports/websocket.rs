@@ -303,6 +303,10 @@ impl Carrier for WebSocketCarrier {
         Ok(())
     }
 
+    fn has_room(&mut self) -> bool {
+        self.control.len() < MAX_QUEUED_CONTROL_MESSAGES / 2
+    }
+
     async fn close(&mut self, now: Time, ended: &str) {
         let _ = self.send(now, ServerMessage::Goodbye { message: ended.to_owned() });
         let Some(outgoing) = self.outgoing.take() else { return };

@@ -194,6 +194,10 @@ impl Carrier for WebTransportCarrier {
         sent.then_some(()).ok_or_else(|| "the client does not read its control stream".into())
     }
 
+    fn has_room(&mut self) -> bool {
+        self.messages.as_ref().is_some_and(|messages| messages.capacity() > MAX_QUEUED_CONTROL_MESSAGES / 2)
+    }
+
     async fn close(&mut self, now: Time, ended: &str) {
         let _ = self.send(now, ServerMessage::Goodbye { message: ended.to_owned() });
         self.messages = None;

@@ -28,8 +28,8 @@ use nearlight_session::{DeviceInput, LossRecovery, PictureFacts, ReadyFrame, Rec
 use nearlight_units::{FrameId, RemoteTime, Span, Time};
 use nearlight_wire::marker::{Marker, Strip};
 use nearlight_wire::{
-    Base64, ClientMessage, ControlReader, DisplayKind, Hello, Key, MAX_CLIPBOARD_BYTES, MAX_RELIABLE_MESSAGE_BYTES,
-    PROTOCOL_VERSION, ServerMessage, write_control,
+    Base64, ClientMessage, ClipboardChunks, ClipboardText, ControlReader, DisplayKind, Hello, Key,
+    MAX_RELIABLE_MESSAGE_BYTES, PROTOCOL_VERSION, ServerMessage, WireError, write_control,
 };
 use wasm_bindgen::prelude::*;
 
@@ -55,6 +55,11 @@ pub struct Core {
     webrtc: bool,
     wants_sound: bool,
     wants_clipboard: bool,
+    /// The pasted text that is being sent, and the newest one, which follows.
+    pasted: Option<ClipboardChunks>,
+    next_pasted: Option<ClipboardChunks>,
+    /// The application's text for the clipboard, as far as it has arrived.
+    copied: ClipboardText,
     user_name: Option<String>,
     /// None over WebRTC, where the offer has proved that the client knows the token.
     pairing: Option<Pairing>,
@@ -87,9 +92,28 @@ impl Core {
             webrtc: matches!(transport, TransportName::WebRtc),
             wants_sound: false,
             wants_clipboard: false,
+            pasted: None,
+            next_pasted: None,
+            copied: ClipboardText::default(),
             user_name: None,
             pairing: None,
             speaker: SpeakerDepth::default(),
+        }
+    }
+}
+
+impl Core {
+    /// The next message of the server. Chunks of a text for the clipboard are joined.
+    fn poll_whole_message(&mut self) -> Result<Option<ServerMessage>, WireError> {
+        loop {
+            match self.control.poll::<ServerMessage>()? {
+                Some(ServerMessage::Clipboard { text, more }) => {
+                    if let Some(text) = self.copied.on_chunk(text, more)? {
+                        return Ok(Some(ServerMessage::Clipboard { text, more: false }));
+                    }
+                }
+                message => return Ok(message),
+            }
         }
     }
 }
@@ -148,9 +172,27 @@ impl Core {
         write_control(&ClientMessage::Display { display: display_kind(immersive), display_hz })
     }
 
-    /// The control message with a clipboard text; none where it is too long.
-    pub fn clipboard(&self, text: String) -> Option<Vec<u8>> {
-        (text.len() <= MAX_CLIPBOARD_BYTES).then(|| write_control(&ClientMessage::Clipboard { text }))
+    /// The user has pasted a text: `poll_clipboard` returns the messages with it. False where it is too long. Of several texts that wait,
+    /// the newest counts.
+    pub fn paste(&mut self, text: String) -> bool {
+        let chunks = ClipboardChunks::new(text);
+        let fits = chunks.is_some();
+        if fits {
+            self.next_pasted = chunks;
+        }
+        fits
+    }
+
+    /// The next control message with a chunk of a pasted text.
+    pub fn poll_clipboard(&mut self) -> Option<Vec<u8>> {
+        if self.pasted.is_none() {
+            self.pasted = self.next_pasted.take();
+        }
+        let (text, more) = self.pasted.as_mut()?.next()?;
+        if !more {
+            self.pasted = None;
+        }
+        Some(write_control(&ClientMessage::Clipboard { text, more }))
     }
 
     /// The control message that describes the user's gamepads and controllers: a `ClientMessage` as JSON, whose type is `devices`. None for
@@ -188,7 +230,7 @@ impl Core {
 
     /// The next message of the server as JSON; throws where the stream cannot be read any further.
     pub fn poll_message(&mut self, now: f64) -> Result<Option<String>, JsError> {
-        let Some(message) = self.control.poll::<ServerMessage>()? else { return Ok(None) };
+        let Some(message) = self.poll_whole_message()? else { return Ok(None) };
         if let (ServerMessage::Welcome(welcome), Some(pairing)) = (&message, &mut self.pairing) {
             pairing.on_welcome(welcome.proof.as_ref());
         }

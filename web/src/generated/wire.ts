@@ -19,7 +19,7 @@ export const MAX_CONTROLLERS = 3 as const;
 export const MAX_TOUCHES = 10 as const;
 
 /** Bytes of a clipboard's text. */
-export const MAX_CLIPBOARD_BYTES = 32768 as const;
+export const MAX_CLIPBOARD_BYTES = 4194304 as const;
 
 /** Bytes of a message that is not lost. */
 export const MAX_RELIABLE_MESSAGE_BYTES = 16384 as const;

@@ -91,7 +91,8 @@ fn what_the_application_has_for_its_user_is_written_as_documented() {
             r#"{"type":"pointer","cursor":{"image":{"width":1,"height":1,"hotspot":[0,0],"rgba":"AQID/w=="}},"captured":false}"#,
         ),
         (ServerMessage::Application { data: Base64(vec![0]) }, r#"{"type":"application","data":"AA=="}"#),
-        (ServerMessage::Clipboard { text: "t".into() }, r#"{"type":"clipboard","text":"t"}"#),
+        (ServerMessage::Clipboard { text: "t".into(), more: false }, r#"{"type":"clipboard","text":"t"}"#),
+        (ServerMessage::Clipboard { text: "t".into(), more: true }, r#"{"type":"clipboard","text":"t","more":true}"#),
     ] {
         assert_eq!(serde_json::to_string(&message).unwrap(), json);
         assert_eq!(serde_json::from_str::<ServerMessage>(json).unwrap(), message);

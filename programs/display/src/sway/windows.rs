@@ -115,7 +115,11 @@ impl SwayWindows {
                 Ok(WindowCommand::Close(window)) => self.command(&format!("[con_id={window}] kill"))?,
                 Ok(WindowCommand::Resize(wanted)) => self.resize(wanted, report)?,
                 // The clipboard is not supported on sway.
-                Ok(WindowCommand::SetClipboard(_)) => {}
+                Ok(
+                    WindowCommand::AnnounceClipboard
+                    | WindowCommand::SetClipboard(_)
+                    | WindowCommand::WithdrawClipboard,
+                ) => {}
                 Err(TryRecvError::Empty) => {
                     wake_pipe.wait_for(&self.events, None);
                     self.on_events(report)?;

@@ -20,6 +20,8 @@ pub(crate) enum ToApplication {
     /// The name under which others see the user.
     Name(String),
     Message(ApplicationMessage),
+    /// A long text of the user's clipboard has begun to arrive.
+    ClipboardAnnounced,
     Clipboard(String),
     Devices(DevicesDescription),
 }
@@ -29,8 +31,9 @@ impl ToApplication {
         TO_APPLICATION_OVERHEAD
             + match self {
                 Self::Message(message) => message.data.len(),
-                Self::Name(text) | Self::Clipboard(text) => text.len(),
-                Self::Devices(_) => 0,
+                Self::Name(text) => text.len(),
+                // At most one text waits, which its own limit bounds.
+                Self::Clipboard(_) | Self::ClipboardAnnounced | Self::Devices(_) => 0,
             }
     }
 }
@@ -38,7 +41,7 @@ impl ToApplication {
 /// Data of the client for the application, and its outputs for the client.
 #[derive(Debug)]
 pub(crate) struct ApplicationExchange {
-    /// Client data of at most [`MAX_TO_APPLICATION_BYTES`].
+    /// Client data of at most [`MAX_TO_APPLICATION_BYTES`], and a text of the clipboard.
     waiting: Mutex<Vec<ToApplication>>,
     /// Bounded by the session.
     outputs: mpsc::Sender<Output>,
@@ -58,6 +61,10 @@ impl ApplicationExchange {
         let queued: usize = waiting.iter().map(ToApplication::bytes).sum();
         let fits = queued + data.bytes() <= MAX_TO_APPLICATION_BYTES;
         let is_first = waiting.is_empty();
+        if fits && matches!(data, ToApplication::Clipboard(_)) {
+            // Only the newest text is of use.
+            waiting.retain(|earlier| !matches!(earlier, ToApplication::Clipboard(_)));
+        }
         if fits {
             waiting.push(data);
         }

@@ -226,6 +226,11 @@ impl Carrier for WebRtcCarrier {
         Ok(())
     }
 
+    fn has_room(&mut self) -> bool {
+        let control = self.control.filter(|_| self.hello_received);
+        control.is_some_and(|channel| self.connection.peer.has_room(channel))
+    }
+
     async fn close(&mut self, now: Time, ended: &str) {
         let _ = self.send(now, ServerMessage::Goodbye { message: ended.to_owned() });
         self.connection.transmit(now);

@@ -242,6 +242,10 @@ impl Carrier for UnityCarrier {
         Ok(())
     }
 
+    fn has_room(&mut self) -> bool {
+        true
+    }
+
     async fn close(&mut self, now: Time, _: &str) {
         self.connection.close(now);
         for event in self.unsent.drain(..).chain([SignallingEvent::Gone(self.id)]) {

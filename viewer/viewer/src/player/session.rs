@@ -7,8 +7,8 @@ use nearlight_net::{Alarm, CloseReason, Connection, ControlReceiver, NetError, R
 use nearlight_session::{LossRecovery, Presence, Receiver, ReceiverConfig};
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_wire::{
-    ApplicationMessage, Base64, ClientMessage, DevicesDescription, MAX_CLIPBOARD_BYTES, ServerMessage,
-    StreamDescription,
+    ApplicationMessage, Base64, ClientMessage, ClipboardChunks, ClipboardText, DevicesDescription, MAX_CLIPBOARD_BYTES,
+    ServerMessage, StreamDescription,
 };
 
 use super::decoder::{DecoderOutputs, DecoderThread, Job, MAX_FRAMES_IN_DECODER};
@@ -45,6 +45,11 @@ pub struct Session<'a> {
     decoder: DecoderThread,
     /// Whether both the server's owner and the user permit sharing of clipboard texts.
     clipboard: bool,
+    /// The application's text for the clipboard, as far as it has arrived.
+    copied: ClipboardText,
+    /// The user's text that is being sent, and the newest one, which follows.
+    pasted: Option<ClipboardChunks>,
+    next_pasted: Option<ClipboardChunks>,
     /// Length of the playback buffer.
     playback_delay: Span,
     /// `None` if the session has no sound.
@@ -120,6 +125,9 @@ impl<'a> Session<'a> {
             to_server: ControlWriter::start(to_server),
             from_server,
             clipboard: welcome.clipboard,
+            copied: ClipboardText::default(),
+            pasted: None,
+            next_pasted: None,
             number: welcome.session,
             stream: welcome.stream,
             receiver,
@@ -259,6 +267,7 @@ impl<'a> Session<'a> {
             let _ = self.connection.send_datagram(datagram.into());
         }
         self.connection.flush();
+        self.send_pasted();
         if let Some(sound) = &mut self.sound {
             let Run { recorder, player, .. } = &mut *self.run;
             sound.play(now, &mut self.receiver, |at, samples| {
@@ -300,9 +309,11 @@ impl<'a> Session<'a> {
                 self.run.player.ports.pointer.send_replace(PointerRequest { cursor, captured });
             }
             ServerMessage::Haptics(haptics) => (self.run.player.on_output)(UserOutput::Haptics(haptics)),
-            ServerMessage::Clipboard { text } if self.clipboard && text.len() <= MAX_CLIPBOARD_BYTES => {
-                (self.run.player.on_output)(UserOutput::Clipboard(text));
-            }
+            ServerMessage::Clipboard { text, more } if self.clipboard => match self.copied.on_chunk(text, more) {
+                Ok(Some(text)) => (self.run.player.on_output)(UserOutput::Clipboard(text)),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "the server's text for the clipboard was dropped"),
+            },
             ServerMessage::Clipboard { .. } => tracing::debug!("the server sent a clipboard text that nobody allowed"),
             ServerMessage::Application { data } => {
                 self.run.player.options.messages.on_incoming(ApplicationMessage { data: data.0, reliable: true });
@@ -372,7 +383,11 @@ impl<'a> Session<'a> {
                     self.receiver.uplink().on_device(at, input);
                 }
             }
-            UserInput::Clipboard(text) if self.clipboard => self.send_control(ClientMessage::Clipboard { text }),
+            UserInput::Clipboard(text) if self.clipboard => match ClipboardChunks::new(text) {
+                // Of several texts, the newest counts; one that was begun is finished before.
+                Some(chunks) => self.next_pasted = Some(chunks),
+                None => tracing::warn!(limit = MAX_CLIPBOARD_BYTES, "nothing was pasted: the text is too long"),
+            },
             UserInput::Clipboard(_) => {
                 tracing::warn!("nothing was pasted: the server's owner does not permit clipboard texts");
             }
@@ -384,6 +399,20 @@ impl<'a> Session<'a> {
             self.send_control(ClientMessage::Application { data: Base64(data) });
         } else if !self.receiver.uplink().on_application_message(data) {
             tracing::debug!("a message was dropped: too many unreliable messages are queued");
+        }
+    }
+
+    /// Sends as much of the user's text as the server reads.
+    fn send_pasted(&mut self) {
+        while self.to_server.has_ample_room() {
+            if self.pasted.is_none() {
+                self.pasted = self.next_pasted.take();
+            }
+            let Some((text, more)) = self.pasted.as_mut().and_then(Iterator::next) else { return };
+            self.send_control(ClientMessage::Clipboard { text, more });
+            if !more {
+                self.pasted = None;
+            }
         }
     }
 

@@ -34,6 +34,11 @@ impl ControlWriter {
         self.queue.capacity() > 0
     }
 
+    /// Returns whether half of the queue is free: messages that may wait, such as the chunks of a long text, then do not displace others.
+    pub fn has_ample_room(&self) -> bool {
+        self.queue.capacity() > MAX_QUEUED_MESSAGES / 2
+    }
+
     /// Queues a message. Returns false if the queue is full because the server reads too slowly.
     pub fn send(&self, message: ClientMessage) -> bool {
         self.queue.try_send(message).is_ok()

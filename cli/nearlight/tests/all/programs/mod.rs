@@ -5,6 +5,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
+mod selections;
+
 use crate::process;
 use crate::support;
 use std::fs;
@@ -106,8 +108,13 @@ struct Served {
 
 impl Served {
     fn start(folder: &Folder, what: &str, fps: u16) -> Self {
+        Self::start_shell(folder, &format!("exec {} {what}", folder.program().display()), fps)
+    }
+
+    /// Serves what a shell runs in the test's folder.
+    fn start_shell(folder: &Folder, script: &str, fps: u16) -> Self {
         let printed = folder.0.join("printed");
-        let words = format!("exec {} {what} > {}", folder.program().display(), printed.display());
+        let words = format!("cd {} && exec > {} && {script}", folder.0.display(), printed.display());
         let options = ProgramOptions {
             sandbox: Sandbox::Off,
             // Root's programs may write into the folder.
@@ -285,23 +292,85 @@ fn what_a_program_plays_is_heard_at_its_pitch() {
         .collect();
     let file = folder.0.join("tone");
     fs::write(&file, tone).expect("a tone");
-    let paplay = "exec paplay --raw --format=u8 --rate=44100 --channels=1";
-    let words = format!("{paplay} {}", file.display());
-    let (server, first) = serve(&["--size", "320x240", "--fps", "10"], &["sh", "-c", &words]);
+    let file = file.display();
+    for words in [
+        format!("paplay --raw --format=u8 --rate=44100 --channels=1 {file}"),
+        // GStreamer offers its formats as a list, and nothing else.
+        "gst-launch-1.0 -q audiotestsrc freq=440 num-buffers=900 ! audioconvert ! pulsesink".into(),
+        // ALSA's default device is the sound server.
+        format!("aplay -q -t raw -f U8 -r 44100 -c 1 {file}"),
+    ] {
+        let pitches = pitches_heard(&folder, &words);
+        let right = pitches.iter().filter(|pitch| (**pitch - 440.0).abs() <= 10.0).count();
+        assert!(right >= 10 && right * 10 >= pitches.len() * 8, "{words}: {pitches:?}");
+    }
+}
+
+/// Returns the pitches of portions of 100 ms in which a viewer hears the program, in hertz.
+fn pitches_heard(folder: &Folder, words: &str) -> Vec<f64> {
+    let (server, first) = serve(&["--size", "320x240", "--fps", "10"], &["sh", "-c", &format!("exec {words}")]);
     let heard = folder.0.join("heard.wav");
     let mut viewer = nearlight();
     viewer.args(["view", first["url"].as_str().expect("a link"), "--headless", "--seconds", "4", "--json"]);
     let output = viewer.arg("--record-sound").arg(&heard).output().expect("the command starts");
     drop(server);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert!(summary["sound"]["delay_ms"].is_number(), "{}", summary["sound"]);
+    assert!(summary["sound"]["delay_ms"].is_number(), "{words}: {}", summary["sound"]);
     let wav = fs::read(&heard).expect("a recording");
     let samples: Vec<i16> = wav[44..].chunks_exact(4).map(|frame| i16::from_le_bytes([frame[0], frame[1]])).collect();
-    // The longest stretch with sound, in portions of 100 ms: a client on a busy machine conceals some blocks.
-    let pitches: Vec<f64> = samples.chunks_exact(4_800).filter(|part| loudest(part) > 8_000).map(pitch).collect();
-    let right = pitches.iter().filter(|pitch| (**pitch - 440.0).abs() <= 10.0).count();
-    assert!(right >= 10 && right * 10 >= pitches.len() * 8, "{pitches:?}");
+    // A client on a busy machine conceals some blocks.
+    samples.chunks_exact(4_800).filter(|part| loudest(part) > 8_000).map(pitch).collect()
+}
+
+#[test]
+fn a_program_that_grabs_the_server_is_still_seen() {
+    let folder = Folder::new("grab");
+    let mut served = Served::start(&folder, "grab", 30);
+    served.until_prints("grabbed");
+    let begin = Instant::now();
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 8 {
+        // Input is injected as well, and does not wait for the end of the grab.
+        served.press("KeyA");
+        seen.insert(served.greys.recv_timeout(PATIENCE).expect("a picture"));
+        assert!(begin.elapsed() < PATIENCE, "the picture does not change: {seen:?}");
+    }
+}
+
+#[test]
+fn a_program_that_ends_the_window_managers_connection_is_still_managed_seen_and_driven() {
+    let folder = Folder::new("kill");
+    let mut served = Served::start(&folder, "kill", 30);
+    served.until_prints("killed");
+    served.until_prints(&format!("size {} {}", SIZE.0, SIZE.1));
+    let begin = Instant::now();
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 8 {
+        served.press("KeyA");
+        let greys = served.greys.recv_timeout(PATIENCE).expect("a picture");
+        if greys.iter().all(|grey| *grey == greys[0]) {
+            seen.insert(greys);
+        }
+        assert!(begin.elapsed() < PATIENCE, "the picture does not change: {seen:?}");
+    }
+}
+
+#[test]
+fn the_window_managers_name_is_one_with_which_java_does_not_wait_for_frames() {
+    let folder = Folder::new("name");
+    let script = r#"window=$(xprop -root -notype _NET_SUPPORTING_WM_CHECK) && xprop -id "${window##* }" -notype _NET_WM_NAME && exec sleep 60"#;
+    let served = Served::start_shell(&folder, script, 10);
+    let line = served.until_prints("_NET_WM_NAME");
+    // The names of managers without frames that AWT knows (OpenJDK's XWM.java).
+    assert!(["compiz", "LG3D", "CWM"].iter().any(|name| line.contains(name)), "{line}");
+}
+
+#[test]
+fn a_program_has_a_locale_of_utf_8_where_the_machine_has_none() {
+    let folder = Folder::new("locale");
+    let served = Served::start_shell(&folder, "echo charmap $(locale charmap) && exec sleep 60", 10);
+    assert_eq!(served.until_prints("charmap"), "charmap UTF-8");
 }
 
 /// Ten processes watch, of which each says what rate suits it.

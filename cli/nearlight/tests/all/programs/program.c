@@ -5,9 +5,12 @@
  * stripes   draws by OpenGL as fast as it can, each picture of one grey in horizontal bands drawn one after the other
  * blink     changes its grey ten times a second
  * dialog    opens a message box over its window, and prints how it was closed and the keys that its window gets afterwards
+ * grab      grabs the X server, for itself alone, and changes its grey ten times a second
+ * kill      ends all other connections to the X server, then opens a window and prints its size
  * gamepad   prints what gamepads do, in SDL's numbers and names of their parts, and lets one vibrate when its button A is pressed */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,8 +124,56 @@ static void gamepad(void) {
   }
 }
 
+/* Xlib's functions and structures that are used; its interface does not change either. */
+static void *xlib;
+#define X(result, name, ...) ((result (*)(__VA_ARGS__))dlsym(xlib, "X" #name))
+typedef union {
+  int type;
+  struct { int type; unsigned long serial; int sent; void *display; unsigned long event, window; int x, y, width, height; } configure;
+  long room[24];
+} XEvent;
+enum { CONFIGURE_NOTIFY = 22, STRUCTURE_NOTIFY_MASK = 1 << 17 };
+
+static int ignore(void *display, void *error) { (void)display; (void)error; return 0; }
+
+static void x_window(int kills) {
+  xlib = dlopen("libX11.so.6", RTLD_NOW);
+  void *display = xlib ? X(void *, OpenDisplay, const char *)(NULL) : NULL;
+  if (!display) { fprintf(stderr, "no display\n"); exit(3); }
+  unsigned long root = X(unsigned long, DefaultRootWindow, void *)(display);
+  if (kills) {
+    X(void *, SetErrorHandler, void *)(ignore);
+    /* The numbers of a client's resources begin at a multiple of 2^21. */
+    unsigned long own = X(unsigned long, CreateSimpleWindow, void *, unsigned long, int, int, unsigned, unsigned, unsigned, unsigned long, unsigned long)(display, root, 0, 0, 1, 1, 0, 0, 0) >> 21;
+    for (unsigned long client = 1; client < 32; client++)
+      for (unsigned long number = 0; client != own && number < 64; number++) X(int, KillClient, void *, unsigned long)(display, client << 21 | number);
+    X(int, Sync, void *, int)(display, 0);
+    printf("killed\n");
+  }
+  unsigned long window = X(unsigned long, CreateSimpleWindow, void *, unsigned long, int, int, unsigned, unsigned, unsigned, unsigned long, unsigned long)(display, root, 0, 0, 100, 100, 0, 0, 0);
+  X(int, SelectInput, void *, unsigned long, long)(display, window, STRUCTURE_NOTIFY_MASK);
+  X(int, MapWindow, void *, unsigned long)(display, window);
+  /* The window manager gives the window its size. */
+  for (XEvent event = {0}; event.type != CONFIGURE_NOTIFY || event.configure.width == 100;) {
+    X(int, NextEvent, void *, XEvent *)(display, &event);
+    if (event.type == CONFIGURE_NOTIFY) printf("size %d %d\n", event.configure.width, event.configure.height);
+  }
+  if (!kills) {
+    X(int, GrabServer, void *)(display);
+    X(int, Sync, void *, int)(display, 0);
+    printf("grabbed\n");
+  }
+  for (unsigned long grey = 0;; grey = (grey + 16) % 256) {
+    X(int, SetWindowBackground, void *, unsigned long, unsigned long)(display, window, grey * 0x010101);
+    X(int, ClearWindow, void *, unsigned long)(display, window);
+    X(int, Sync, void *, int)(display, 0);
+    poll(NULL, 0, 100);
+  }
+}
+
 int main(int count, char **words) {
   setvbuf(stdout, NULL, _IOLBF, 0);
+  if (count > 1 && (!strcmp(words[1], "grab") || !strcmp(words[1], "kill"))) x_window(!strcmp(words[1], "kill"));
   library = dlopen("libSDL2-2.0.so.0", RTLD_NOW);
   if (!library || count < 2) { fprintf(stderr, "SDL 2 is missing\n"); return 3; }
   if (SDL(int, Init, unsigned)(0x20 /* video */)) { fprintf(stderr, "%s\n", SDL(const char *, GetError, void)()); return 3; }
