@@ -47,7 +47,7 @@ pub(crate) struct MixReport {
     pub(crate) starved: bool,
     /// The number of the client's request to drain, once everything was played.
     pub(crate) drained: Option<u32>,
-    /// How long the played sound was buffered.
+    /// How long the played sound was buffered: the longest time since the buffer was last empty.
     pub(crate) waited: Span,
 }
 
@@ -72,6 +72,8 @@ pub(crate) struct Stream {
     draining: Option<u32>,
     written: u64,
     starved: bool,
+    /// The longest time for which sound was buffered since the buffer was last empty.
+    longest_wait: Span,
 }
 
 impl Stream {
@@ -92,6 +94,7 @@ impl Stream {
             draining: None,
             written: 0,
             starved: false,
+            longest_wait: Span::ZERO,
         };
         stream.set_attributes(attributes);
         stream.set_volume(ChannelVolume::norm(format.spec.channels));
@@ -187,6 +190,7 @@ impl Stream {
     }
 
     pub(crate) fn flush(&mut self) {
+        self.longest_wait = Span::ZERO;
         self.buffer.clear();
         self.ready.clear();
         self.state = State::Filling;
@@ -229,8 +233,10 @@ impl Stream {
             for (to, from) in block.iter_mut().zip(self.ready.drain(..due)) {
                 *to += from * gain;
             }
+            // A client that refills its buffer in large portions would otherwise make the sound's delay jump, and listeners follow it.
+            self.longest_wait = if self.starved { Span::ZERO } else { self.longest_wait.max(self.buffered_time()) };
             if due > 0 {
-                played.waited = self.buffered_time();
+                played.waited = self.longest_wait;
             }
             if self.starved && self.buffer.len() < self.frame_bytes() && self.ready.is_empty() {
                 played.drained = self.draining.take();
@@ -453,6 +459,23 @@ mod tests {
             heard += usize::from(block[100] > 0.1);
         }
         assert!(heard > 90, "{heard} of 100 blocks");
+    }
+
+    #[test]
+    fn the_delay_of_a_client_that_writes_large_portions_stays_the_same() {
+        let attributes = BufferAttr { target_length: 22_050, minimum_request_length: 5_512, ..DEFAULTS };
+        let mut stream = Stream::new(format(SampleFormat::U8, 1, 44_100), attributes);
+        let mut writable = stream.begin();
+        let mut waits = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            stream.on_bytes(&vec![200; writable as usize]);
+            let played = stream.mix(&mut [0.0; BLOCK_FRAMES * 2]);
+            writable = played.requested;
+            assert!(!played.starved);
+            waits.insert(played.waited.as_micros() / 1_000);
+        }
+        let spread = waits.last().zip(waits.first()).map_or(0, |(last, first)| last - first);
+        assert!(spread <= 5, "{waits:?} ms");
     }
 
     #[test]
