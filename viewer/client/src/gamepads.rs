@@ -1,6 +1,6 @@
 //! Reads gamepads on their own thread, reports them in W3C's standard mapping, and makes them rumble.
 
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
 use gilrs::ff::{BaseEffect, BaseEffectType, Effect, EffectBuilder, Repeat, Replay, Ticks};
@@ -13,6 +13,8 @@ use crate::ClientError;
 const MAX_RUMBLE_DELAY: Duration = Duration::from_millis(8);
 /// Longest sleep of the thread while no gamepad can rumble. Guess: it also bounds how long the thread outlives its sender.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(250);
+/// Maximum number of effects that wait for the thread; of those beyond it, none is played. Guess: one for each motor and frame of its sleep.
+const MAX_QUEUED_HAPTICS: usize = 64;
 
 /// The standard mapping's buttons in order ("Gamepad", W3C, section 7).
 const BUTTONS: [Button; 17] = [
@@ -47,8 +49,8 @@ pub enum GamepadReport {
 }
 
 /// Reads gamepads, and makes them rumble, until the last clone of the returned sender is dropped.
-pub fn start(report: impl Fn(GamepadReport) + Send + 'static) -> Result<Sender<Haptics>, ClientError> {
-    let (haptics, pulses) = channel();
+pub fn start(report: impl Fn(GamepadReport) + Send + 'static) -> Result<SyncSender<Haptics>, ClientError> {
+    let (haptics, pulses) = sync_channel(MAX_QUEUED_HAPTICS);
     std::thread::Builder::new()
         .name("gamepads".into())
         .spawn(move || run(&pulses, &report))

@@ -94,8 +94,8 @@ async fn watch(
         on_status: Box::new(move |now| drop(statuses.send(now))),
         on_output: Box::new(move |output| {
             if let UserOutput::Haptics(pulse) = output {
-                // A thread that has ended has logged why.
-                let _ = haptics.send(pulse);
+                // Fails if the thread has ended, and it has logged why, or if more effects wait than can be felt.
+                let _ = haptics.try_send(pulse);
             }
         }),
         on_sound: Box::new(|_, _| ()),

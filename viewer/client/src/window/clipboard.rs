@@ -1,6 +1,6 @@
 //! Accesses the user's clipboard on its own thread, because the program that owns the text may answer slowly.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use arboard::Clipboard;
 use nearlight_viewer::player::UserInput;
@@ -8,6 +8,10 @@ use nearlight_wire::MAX_CLIPBOARD_BYTES;
 use tokio::sync::mpsc;
 
 use crate::ClientError;
+
+/// Maximum number of commands that wait for the thread. A server sends texts of up to [`MAX_CLIPBOARD_BYTES`] as often as it likes, while a program
+/// of the user's may keep the thread waiting. Guess: nobody copies so often within the seconds that this lasts.
+const MAX_QUEUED_COMMANDS: usize = 8;
 
 /// A command to the clipboard thread.
 enum ClipboardCommand {
@@ -17,12 +21,12 @@ enum ClipboardCommand {
 
 /// A handle of the thread, which ends when the last clone is dropped.
 #[derive(Clone)]
-pub struct ClipboardThread(Sender<ClipboardCommand>);
+pub struct ClipboardThread(SyncSender<ClipboardCommand>);
 
 impl ClipboardThread {
     /// Starts the thread. It sends the texts that it reads to `inputs`.
     pub fn start(inputs: mpsc::Sender<UserInput>) -> Result<Self, ClientError> {
-        let (commands, command_queue) = channel();
+        let (commands, command_queue) = sync_channel(MAX_QUEUED_COMMANDS);
         std::thread::Builder::new()
             .name("clipboard".into())
             .spawn(move || run(&command_queue, &inputs))
@@ -30,16 +34,21 @@ impl ClipboardThread {
         Ok(Self(commands))
     }
 
-    // Sending fails only if the thread has ended, and it has logged why.
-
     /// Reads the clipboard and sends its text to the player.
     pub fn read(&self) {
-        let _ = self.0.send(ClipboardCommand::Read);
+        self.send(ClipboardCommand::Read);
     }
 
     /// Puts a text of the application on the clipboard.
     pub fn write(&self, text: String) {
-        let _ = self.0.send(ClipboardCommand::Write(text));
+        self.send(ClipboardCommand::Write(text));
+    }
+
+    /// Queues a command for the thread, which has logged why if it has ended.
+    fn send(&self, command: ClipboardCommand) {
+        if let Err(TrySendError::Full(_)) = self.0.try_send(command) {
+            tracing::warn!("the clipboard does not answer; a text is neither pasted nor copied");
+        }
     }
 }
 

@@ -155,8 +155,8 @@ impl App {
             ports,
             on_status: Box::new(move |now| drop(status.send_event(UserEvent::Status(now)))),
             on_output: Box::new(move |output| match output {
-                // Fails only if the thread has ended, and it has logged why.
-                UserOutput::Haptics(pulse) => drop(haptics.send(pulse)),
+                // Fails if the thread has ended, and it has logged why, or if more effects wait than can be felt.
+                UserOutput::Haptics(pulse) => drop(haptics.try_send(pulse)),
                 UserOutput::Clipboard(text) => texts.iter().for_each(|clipboard| clipboard.write(text.clone())),
                 UserOutput::Welcome(_) | UserOutput::Stream(_) => {}
             }),
