@@ -1,12 +1,16 @@
 //! A program to serve: the options of `nearlight serve` that concern it, and the process that it runs under.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 #[cfg(target_os = "linux")]
-use nearlight_display::{Compositor, CpuShare, GamepadBackend, ProgramOptions, ProgramSource, Restart, Sandbox};
+use nearlight_display::{
+    Compositor, CpuShare, DEFAULT_PROCESSES, GamepadBackend, MemoryLimit, ProgramOptions, ProgramSource, Restart,
+    Sandbox,
+};
 use nearlight_server::{PictureSize, ServeOptions};
 
 /// The subcommand, hidden from users, that the program runs under.
@@ -44,6 +48,17 @@ pub(crate) struct ProgramArguments {
     /// Let the program use the network: on or off [default: off with --program-sandbox strict, otherwise on]
     #[arg(long, value_parser = crate::parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     program_network: Option<bool>,
+    /// File or folder that the program can read, besides the system's, its own and those named on its command line; repeatable
+    #[arg(long = "program-files", value_name = "PATH")]
+    program_files: Vec<PathBuf>,
+    /// Variable for the program's environment, with this value or with the server's. Of the server's other variables, a program gets only
+    /// those of the locale, PATH, and graphics libraries; repeatable
+    #[arg(long = "program-env", value_name = "NAME[=VALUE]", value_parser = environment_variable)]
+    program_environment: Vec<(OsString, OsString)>,
+    /// Let a program in a sandbox create user namespaces, as Chromium and programs made with it do for sandboxes of their own: on or off
+    /// [default: off with --program-sandbox strict, otherwise on]
+    #[arg(long, value_parser = crate::parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    program_namespaces: Option<bool>,
     /// User to run the program as if root starts the server [default: nobody]
     #[arg(long, value_name = "NAME")]
     program_user: Option<String>,
@@ -57,6 +72,27 @@ pub(crate) struct ProgramArguments {
     /// Maximum processor time of the program as a percentage of all cores, such as 60%
     #[arg(long, value_name = "PERCENT")]
     cpu_share: Option<CpuShare>,
+    /// Most memory of the program and of the folders in memory that it fills, such as 2G, 512M or 50% of the machine's. Its display gets as
+    /// much again [default: 50%]
+    #[arg(long, value_name = "SIZE")]
+    program_memory: Option<MemoryLimit>,
+    /// Most processes and threads of the program together [default: 2048]
+    #[arg(long, value_name = "COUNT")]
+    program_processes: Option<NonZeroU32>,
+}
+
+/// `NAME=VALUE`, or the name of a variable of this process.
+#[cfg(target_os = "linux")]
+fn environment_variable(text: &str) -> Result<(OsString, OsString), String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(OsString::from(value))),
+        None => (text, std::env::var_os(text)),
+    };
+    if name.is_empty() {
+        return Err("write NAME=VALUE, or the name of a variable of the server's environment".into());
+    }
+    let value = value.ok_or_else(|| format!("the server's environment has no variable {name}: write {name}=VALUE"))?;
+    Ok((name.into(), value))
 }
 
 #[cfg(target_os = "linux")]
@@ -75,6 +111,11 @@ impl ProgramArguments {
             (self.program_user.is_some(), "--program-user"),
             (self.program_gamepads != GamepadBackend::Auto, "--program-gamepads"),
             (self.cpu_share.is_some(), "--cpu-share"),
+            (self.program_memory.is_some(), "--program-memory"),
+            (self.program_processes.is_some(), "--program-processes"),
+            (self.program_namespaces.is_some(), "--program-namespaces"),
+            (!self.program_files.is_empty(), "--program-files"),
+            (!self.program_environment.is_empty(), "--program-env"),
             (self.microphone, "--microphone on"),
         ];
         if self.command.is_empty()
@@ -137,6 +178,11 @@ impl ProgramArguments {
             network: self.program_network.unwrap_or(self.program_sandbox != Sandbox::Strict),
             user: self.program_user.clone(),
             cpu_share: self.cpu_share,
+            memory: self.program_memory.unwrap_or(MemoryLimit::DEFAULT),
+            processes: self.program_processes.unwrap_or(DEFAULT_PROCESSES),
+            files: self.program_files.clone(),
+            environment: self.program_environment.clone(),
+            user_namespaces: self.program_namespaces.unwrap_or(self.program_sandbox != Sandbox::Strict),
             gamepads: self.program_gamepads,
             sound,
             microphone: self.microphone,

@@ -1,4 +1,4 @@
-//! Users, processes, programs and random numbers of the machine.
+//! Processes, programs, memory and random numbers of the machine.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
@@ -6,18 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use nearlight_units::Bytes;
 use rustix::process::Pid;
-
-/// A user of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) name: String,
-    pub(crate) user: u32,
-    pub(crate) group: u32,
-    pub(crate) home: PathBuf,
-    /// The user's shell; `/bin/sh` for users who cannot log in, such as `nobody`.
-    pub(crate) shell: String,
-}
 
 /// Returns all descendants of this process, parents first, and whether each is a zombie.
 pub(crate) fn descendants() -> Vec<(Pid, bool)> {
@@ -61,37 +51,23 @@ pub(crate) fn find_program(name: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&folders).chain(games).map(|folder| folder.join(name)).find(|file| runs(file))
 }
 
-/// Returns the user as whom the program runs; `None` for the current one. It is root only on the owner's request.
-pub(crate) fn identity(wanted: Option<&str>) -> Result<Option<Identity>, String> {
-    let root = rustix::process::geteuid().is_root();
-    let name = match (wanted, root) {
-        (Some(name), true) => name,
-        (Some(name), false) => {
-            return Err(format!("--program-user {name}: only root can run programs as another user"));
-        }
-        (None, true) => "nobody",
-        (None, false) => return Ok(None),
-    };
-    let users = std::fs::read_to_string("/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
-    let found = user_in(&users, name).ok_or_else(|| format!("this machine has no user {name}"))?;
-    Ok(Some(found))
+/// Returns how much memory the machine has.
+pub(crate) fn machine_memory() -> Option<Bytes> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(Bytes::new(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10))
 }
 
-/// Finds a user in the text of `/etc/passwd`.
-fn user_in(users: &str, name: &str) -> Option<Identity> {
-    users.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        let [found, _, user, group, _, home, shell, ..] = fields[..] else { return None };
-        (found == name).then_some(())?;
-        let starts = !shell.is_empty() && !["nologin", "false"].iter().any(|refusal| shell.ends_with(refusal));
-        Some(Identity {
-            name: name.into(),
-            user: user.parse().ok()?,
-            group: group.parse().ok()?,
-            home: home.into(),
-            shell: if starts { shell } else { "/bin/sh" }.into(),
-        })
-    })
+/// Returns how many threads a user's processes have.
+pub(crate) fn threads_of(user: u32) -> u64 {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let count = |entry: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next();
+        let own = field("Uid:")?.parse() == Ok(user);
+        own.then(|| field("Threads:")?.parse::<u64>().ok()).flatten()
+    };
+    entries.filter_map(count).sum()
 }
 
 /// Returns the content of an authority file as `xauth` writes it, with one cookie for all displays (`FamilyWild`).
@@ -119,19 +95,6 @@ pub(crate) fn random_name() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn users_are_found_by_their_whole_name() {
-        let users = "root:x:0:0:root:/root:/bin/bash\nnobody2:x:7:7::/:\nnobody:x:65534:65533:nobody:/nonexistent:/usr/sbin/nologin\nbroken";
-        let found = user_in(users, "nobody").expect("there");
-        assert_eq!((found.user, found.group, found.home.to_str()), (65_534, 65_533, Some("/nonexistent")));
-        let shell = |name| user_in(users, name).map(|identity| identity.shell);
-        assert_eq!(
-            ["root", "nobody", "nobody2"].map(shell),
-            ["/bin/bash", "/bin/sh", "/bin/sh"].map(|name| Some(name.into()))
-        );
-        assert_eq!(user_in(users, "broken"), None);
-    }
 
     #[test]
     fn a_cookie_is_valid_for_every_display() {

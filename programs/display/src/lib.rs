@@ -10,8 +10,10 @@
 mod capture;
 mod clipboard;
 mod connection;
+mod control_group;
 mod controls;
 mod cursor;
+mod environment;
 mod gamepad;
 mod gamepad_devices;
 mod gamepad_file;
@@ -22,7 +24,7 @@ mod keyboard;
 mod layout;
 mod microphone;
 mod motors;
-mod processor_limit;
+mod output_limit;
 mod properties;
 mod pulse;
 mod renderer;
@@ -34,13 +36,18 @@ mod specification;
 mod supervisor;
 mod sway;
 mod threads;
+mod users;
+mod visible_files;
 mod windows;
 mod xtest;
 
 pub use sandbox::Sandbox;
 pub use source::ProgramSource;
-pub use specification::{Compositor, CpuShare, GamepadBackend, ProgramExit, ProgramOptions, Restart};
+pub use specification::{
+    Compositor, CpuShare, DEFAULT_PROCESSES, GamepadBackend, MemoryLimit, ProgramExit, ProgramOptions, Restart,
+};
 pub use supervisor::supervise;
+pub use users::{Identity, find_user, hindrance};
 
 /// Describes what renders OpenGL on the X display of this name.
 ///

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -30,6 +30,7 @@ use crate::capture::CaptureFlags;
 use crate::connection::{DisplayAddress, ThreadError, Waker, wake_pipe};
 use crate::controls::ControlState;
 use crate::cursor::hidden;
+use crate::environment;
 use crate::gamepad::Rumble;
 use crate::injection::{InjectionEvent, ViewerEvent};
 use crate::microphone::Microphone;
@@ -40,6 +41,11 @@ use crate::windows::{WindowCommand, WindowEvent};
 
 /// Maximum number of outputs queued for the studio. Guess: the studio takes them at once.
 const MAX_QUEUED_OUTPUTS: usize = 256;
+
+/// Maximum number of viewers' events that wait for the display. Guess: eight viewers with 60 a second while a program blocks it for half a minute.
+const MAX_QUEUED_VIEWER_EVENTS: usize = 16 << 10;
+/// Maximum number of commands that wait for the thread that manages windows. Guess: it takes them at once unless a program blocks the display.
+const MAX_QUEUED_WINDOW_COMMANDS: usize = 64;
 
 /// Time for the last messages to viewers to be sent before their sessions end. Guess: a round trip of a slow path.
 const GOODBYE_DELAY: Duration = Duration::from_millis(200);
@@ -58,8 +64,8 @@ pub struct ProgramSource {
     shared: Arc<Shared>,
     capture_waker: Waker,
     windows_waker: Waker,
-    viewer_events: Option<Sender<ViewerEvent>>,
-    window_commands: Option<Sender<WindowCommand>>,
+    viewer_events: Option<SyncSender<ViewerEvent>>,
+    window_commands: Option<SyncSender<WindowCommand>>,
     /// Viewers that were sent the display's state, such as the pointer's shape.
     informed: BTreeSet<Viewer>,
     /// The viewer whose text for the clipboard is on its way.
@@ -281,6 +287,7 @@ impl ProgramSource {
     pub fn open(options: &ProgramOptions, fps: u16, supervisor: (&Path, &[&str])) -> Result<Self, DisplayError> {
         let mut command = Command::new(supervisor.0);
         command.args(supervisor.1).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.env_clear().envs(environment::for_supervisor(std::env::vars_os(), options.display.is_some()));
         // Ctrl+C on the terminal must reach only the server, which then ends the program in order.
         command.process_group(0);
         let mut process = command.spawn().map_err(DisplayError::Supervisor)?;
@@ -316,8 +323,8 @@ impl ProgramSource {
         let program = program.unwrap_or_else(|| OsString::from("a display")).to_string_lossy().into_owned();
         let (width, height) = threads.size;
         let name = format!("{program} {}", threads.name);
-        let (viewer_event_sender, viewer_events) = channel();
-        let (window_command_sender, window_commands) = channel();
+        let (viewer_event_sender, viewer_events) = sync_channel(MAX_QUEUED_VIEWER_EVENTS);
+        let (window_command_sender, window_commands) = sync_channel(MAX_QUEUED_WINDOW_COMMANDS);
         let state = State {
             pointer: (CursorShape::Named("default".into()), false),
             pointer_in_picture: threads.pointer_in_picture,
@@ -373,8 +380,7 @@ impl ProgramSource {
 
     fn send_window_command(&self, command: WindowCommand) {
         if let Some(commands) = &self.window_commands {
-            // Fails only if the thread has ended, and it has reported why.
-            let _ = commands.send(command);
+            queue_window_command(commands, command);
             self.windows_waker.wake();
         }
     }
@@ -395,9 +401,20 @@ impl ProgramSource {
     }
 
     fn send_viewer_event(&self, event: ViewerEvent) {
-        if let Some(events) = &self.viewer_events {
-            let _ = events.send(event);
+        // If the thread has ended, it has reported why.
+        if let Some(Err(TrySendError::Full(_))) = self.viewer_events.as_ref().map(|events| events.try_send(event)) {
+            self.shared.fail(format!(
+                "the display of {} has taken no input while {MAX_QUEUED_VIEWER_EVENTS} events arrived: a program blocks it",
+                self.shared.name
+            ));
         }
+    }
+}
+
+/// Queues a command for the thread that manages windows, which has reported why if it has ended.
+fn queue_window_command(commands: &SyncSender<WindowCommand>, command: WindowCommand) {
+    if let Err(TrySendError::Full(_)) = commands.try_send(command) {
+        tracing::warn!("a viewer's request to a window is lost: a program blocks the display");
     }
 }
 
@@ -552,7 +569,7 @@ impl PushSource for ProgramSource {
         let inject = move |shared: &Shared| {
             let command = |command| {
                 if let Some(commands) = &commands {
-                    let _ = commands.send(command);
+                    queue_window_command(commands, command);
                     windows_waker.wake();
                 }
             };

@@ -1,10 +1,11 @@
 //! Options of a program, and the messages between server and supervisor.
 
 use std::ffi::OsString;
-use std::num::NonZeroU8;
+use std::num::{NonZeroU8, NonZeroU32};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use nearlight_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::Sandbox;
@@ -33,6 +34,15 @@ pub struct ProgramOptions {
     /// The user as whom the program runs. `None` selects `nobody` if the server was started by root, and otherwise the server's user.
     pub user: Option<String>,
     pub cpu_share: Option<CpuShare>,
+    pub memory: MemoryLimit,
+    /// Maximum number of the program's processes and threads together.
+    pub processes: NonZeroU32,
+    /// Further files and folders that the program can read in a sandbox.
+    pub files: Vec<PathBuf>,
+    /// Variables for the program's environment, which otherwise has few of the server's.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Whether a program in a sandbox may create user namespaces, as browsers do for sandboxes of their own.
+    pub user_namespaces: bool,
     /// How the program gets the driver's gamepads.
     pub gamepads: GamepadBackend,
     /// Whether viewers hear the program's sound. Has no effect on an existing display.
@@ -57,6 +67,11 @@ impl ProgramOptions {
             network: false,
             user: None,
             cpu_share: None,
+            memory: MemoryLimit::DEFAULT,
+            processes: DEFAULT_PROCESSES,
+            files: Vec::new(),
+            environment: Vec::new(),
+            user_namespaces: false,
             gamepads: GamepadBackend::Off,
             sound: false,
             microphone: false,
@@ -161,6 +176,57 @@ impl FromStr for CpuShare {
         let percent =
             text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent: &NonZeroU8| percent.get() <= 100);
         percent.map(Self).ok_or("write a percentage of all cores, such as 60%")
+    }
+}
+
+/// Default of the maximum number of processes and threads. Guess: several times what browsers and Blender have on many cores.
+pub const DEFAULT_PROCESSES: NonZeroU32 = NonZeroU32::new(2_048).expect("not zero");
+
+/// The most memory of a program and the folders in memory that it fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemoryLimit {
+    /// A percentage of the machine's memory, 1 to 100.
+    Share(NonZeroU8),
+    Absolute(Bytes),
+}
+
+impl MemoryLimit {
+    /// Half of the memory remains for the machine, the display and the encoders.
+    pub const DEFAULT: Self = Self::Share(NonZeroU8::new(50).expect("not zero"));
+
+    /// Returns the limit on a machine with this memory.
+    #[must_use]
+    pub const fn of(self, machine: Bytes) -> Bytes {
+        match self {
+            Self::Share(percent) => Bytes::new(machine.get() / 100 * percent.get() as u64),
+            Self::Absolute(bytes) => bytes,
+        }
+    }
+}
+
+/// The least memory that a limit may leave a program. Guess: the smallest programs with a window need a few megabytes.
+const MIN_MEMORY: u64 = 16 << 20;
+
+impl FromStr for MemoryLimit {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const HOW: &str =
+            "write a size such as 2G or 512M, at least 16M, or a percentage of the machine's memory such as 50%";
+        if let Some(percent) = text.strip_suffix('%') {
+            let percent = percent.parse().ok().filter(|percent: &NonZeroU8| percent.get() <= 100);
+            return percent.map(Self::Share).ok_or(HOW);
+        }
+        let (number, shift) = match text.as_bytes().last() {
+            Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+            Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+            _ => return Err(HOW),
+        };
+        let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+        bytes
+            .filter(|bytes| (MIN_MEMORY..1 << 50).contains(bytes))
+            .map(|bytes| Self::Absolute(Bytes::new(bytes)))
+            .ok_or(HOW)
     }
 }
 
@@ -269,6 +335,25 @@ mod tests {
     fn shares_are_percentages() {
         for (text, share) in [("60%", Some(60)), ("100", Some(100)), ("0%", None), ("101%", None), ("half", None)] {
             assert_eq!(text.parse::<CpuShare>().ok().map(|share| share.0.get()), share, "{text}");
+        }
+    }
+
+    #[test]
+    fn memory_is_a_size_or_a_share_of_the_machines() {
+        for (text, megabytes) in [
+            ("2G", Some(2_048)),
+            ("512m", Some(512)),
+            ("50%", Some(500)),
+            ("1M", None),
+            ("0%", None),
+            ("101%", None),
+            ("2", None),
+            ("", None),
+            ("99999999999G", None),
+            ("-1G", None),
+        ] {
+            let limit = text.parse::<MemoryLimit>().ok().map(|limit| limit.of(Bytes::new(1_000 << 20)));
+            assert_eq!(limit.map(|bytes| bytes.get() >> 20), megabytes, "{text}");
         }
     }
 

@@ -203,6 +203,11 @@ fn options_of_a_program_that_is_not_there_are_refused() {
         ["--program-user", "nobody"],
         ["--program-gamepads", "off"],
         ["--cpu-share", "50%"],
+        ["--program-memory", "1G"],
+        ["--program-processes", "100"],
+        ["--program-namespaces", "on"],
+        ["--program-files", "/etc"],
+        ["--program-env", "NAME=value"],
         ["--microphone", "on"],
     ] {
         let output = nearlight().args(["serve", "--test-card", "--port", "0", option, value]).output().expect("runs");

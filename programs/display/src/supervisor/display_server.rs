@@ -9,13 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::memory_namespace::MemoryNamespace;
 use super::{POLL_INTERVAL, Supervisor, SupervisorEvent, now, pause};
 use crate::connection::{DisplayAddress, x_socket};
-use crate::host::{Identity, authority, pid, random, random_name};
+use crate::host::{authority, pid, random, random_name};
 use crate::specification::Report;
 use crate::sway;
+use crate::users::Identity;
 
 /// Candidates for display numbers, above those of desktops and other X servers, which begin at 0.
 const DISPLAY_NUMBERS: Range<u32> = 64..1_024;
@@ -33,30 +36,52 @@ pub(super) struct DisplayServer {
     pub(super) variables: Vec<(&'static str, OsString)>,
     /// Sockets and cookies to which the program needs access.
     pub(super) files: Vec<PathBuf>,
+    pub(super) namespace: MemoryNamespace,
 }
 
 impl DisplayServer {
     pub(super) fn existing(display: String) -> Self {
         let cookies = std::env::var_os("XAUTHORITY");
+        let number = display.strip_prefix(':').and_then(|name| name.split('.').next()?.parse().ok());
+        let socket = number.map(x_socket).filter(|socket| socket.exists());
         let mut variables = vec![("DISPLAY", display.into()), ("XDG_SESSION_TYPE", "x11".into())];
         variables.extend(cookies.clone().map(|file| ("XAUTHORITY", file)));
-        Self { process: None, variables, files: cookies.into_iter().map(PathBuf::from).collect() }
+        let files = cookies.into_iter().map(PathBuf::from).chain(socket).collect();
+        Self { process: None, variables, files, namespace: MemoryNamespace::Machine }
     }
+}
+
+/// Checks that X servers can create their sockets, whose place cannot be chosen.
+fn check_socket_folder() -> Result<(), String> {
+    let folder = x_socket(0).parent().map(Path::to_owned).unwrap_or_default();
+    let place = if folder.is_dir() { folder.as_path() } else { folder.parent().unwrap_or(&folder) };
+    let read_only = statvfs(place).is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::RDONLY));
+    if read_only {
+        return Err(format!(
+            "{} is read-only, and the program's X display has its socket in {}: give the container a {0} that can be written (docker run \
+             --tmpfs /tmp)",
+            place.display(),
+            folder.display()
+        ));
+    }
+    Ok(())
 }
 
 impl Supervisor {
     /// Starts Xvfb. Also returns the report that its display is ready.
     pub(super) fn start_x(&mut self) -> Result<(DisplayServer, Report), String> {
         let wrong = |error: io::Error| format!("cannot prepare the display: {error}");
+        check_socket_folder()?;
         let cookie = random(16).map_err(wrong)?;
-        let folder = self.make_folder().map_err(wrong)?;
+        let folder = self.make_folder()?;
         let cookie_file = folder.join("Xauthority");
         self.write_file(&cookie_file, &authority(&cookie)).map_err(wrong)?;
+        let (namespace, prefix) = self.new_memory_namespace();
         let mut last_error = "all numbers of displays are taken".to_owned();
         for number in
             DISPLAY_NUMBERS.filter(|number| UnixStream::connect(x_socket(*number)).is_err()).take(MAX_DISPLAY_ATTEMPTS)
         {
-            match self.start_x_at(number, &cookie, &cookie_file)? {
+            match self.start_x_at(number, &prefix, &cookie, &cookie_file)? {
                 Ok(process) => {
                     let cookie_word = cookie_file.clone().into_os_string();
                     let mut server = DisplayServer {
@@ -67,6 +92,7 @@ impl Supervisor {
                             ("XDG_SESSION_TYPE", "x11".into()),
                         ],
                         files: vec![x_socket(number), cookie_file],
+                        namespace: namespace.with_server(process),
                     };
                     let card = self.use_card(&mut server);
                     return Ok((server, Report::Display { number, cookie, folder, card }));
@@ -83,12 +109,13 @@ impl Supervisor {
     fn start_x_at(
         &self,
         number: u32,
+        prefix: &[OsString],
         cookie: &[u8],
         cookie_file: &Path,
     ) -> Result<Result<Option<Pid>, String>, String> {
         // Xvfb cannot exceed its initial size.
         let (width, height) = self.options.max_size.unwrap_or(self.options.size);
-        let mut command = self.as_user(0, None);
+        let mut command = self.display_command(prefix);
         command.args(["Xvfb", &format!(":{number}"), "-screen", "0", &format!("{width}x{height}x24")]);
         command.args(["-nolisten", "tcp", "-nolisten", "local", "-noreset", "-auth"]).arg(cookie_file);
         // The viewer's system repeats held keys.
@@ -107,14 +134,11 @@ impl Supervisor {
     /// Starts sway. Also returns the report that its sockets are ready.
     pub(super) fn start_sway(&mut self) -> Result<(DisplayServer, Report), String> {
         let wrong = |error: io::Error| format!("cannot prepare the display: {error}");
-        let folder = self.make_folder().map_err(wrong)?;
+        let folder = self.make_folder()?;
         let settings = folder.join("settings");
         self.write_file(&settings, sway::settings(self.options.size).as_bytes()).map_err(wrong)?;
-        let mut command = self.as_user(0, None);
+        let mut command = self.display_command(&[]);
         command.arg("sway").arg("--config").arg(&settings);
-        for name in super::WITHHELD_VARIABLES {
-            command.env_remove(name);
-        }
         command.envs(sway::ENVIRONMENT).env("XDG_RUNTIME_DIR", &folder).env("HOME", &folder);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("sway does not start: {error}"))?;
@@ -135,7 +159,8 @@ impl Supervisor {
         let others: Vec<SupervisorEvent> =
             self.received.try_iter().filter(|event| !matches!(event, SupervisorEvent::Line(_))).collect();
         for event in others {
-            let _ = self.events.send(event);
+            // There is room unless other threads have filled the queue again, and then the supervisor looks at rumble and closing anyway.
+            let _ = self.events.try_send(event);
         }
         let server = DisplayServer {
             process,
@@ -144,16 +169,24 @@ impl Supervisor {
                 ("XDG_SESSION_TYPE", "wayland".into()),
             ],
             files: vec![wayland.clone()],
+            namespace: MemoryNamespace::Unused,
         };
         Ok((server, Report::Compositor { wayland, own, folder }))
     }
 
     /// Creates a folder that only the program's user can access.
-    fn make_folder(&mut self) -> io::Result<PathBuf> {
-        let folder = std::env::temp_dir().join(format!("nearlight-{}", random_name()?));
-        std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    fn make_folder(&mut self) -> Result<PathBuf, String> {
+        let parent = std::env::temp_dir();
+        let wrong = |error: io::Error| {
+            let parent = parent.display();
+            format!(
+                "cannot create a folder for the display in {parent}: {error}. Set TMPDIR to a folder that can be written"
+            )
+        };
+        let folder = parent.join(format!("nearlight-{}", random_name().map_err(wrong)?));
+        std::fs::DirBuilder::new().mode(0o700).create(&folder).map_err(wrong)?;
         self.folder = Some(folder.clone());
-        self.hand_over(&folder)?;
+        self.hand_over(&folder).map_err(wrong)?;
         Ok(folder)
     }
 
@@ -164,8 +197,9 @@ impl Supervisor {
     }
 
     fn hand_over(&self, path: &Path) -> io::Result<()> {
-        let Some(Identity { user, group, .. }) = self.identity else { return Ok(()) };
-        chown(path, Some(user), Some(group))
+        let Some(Identity { user, group, .. }) = self.identity() else { return Ok(()) };
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        chown(path, Some(*user), Some(*group)).map_err(named)
     }
 
     /// Waits until the server answers. Returns false on timeout, or if it has ended.

@@ -11,9 +11,10 @@ use crate::gamepad::Rumble;
 use crate::gamepad_devices::GamepadDevices;
 use crate::gamepad_file::GamepadFile;
 use crate::gamepads::PadChange;
-use crate::host::{Identity, random_name};
+use crate::host::random_name;
 use crate::sandbox::{Input, Sandbox};
 use crate::specification::{GamepadBackend, Report};
+use crate::users::Identity;
 
 /// The program's gamepads, and the folder that its sandbox shows as `/dev/input`.
 pub(super) struct ProgramGamepads {
@@ -72,7 +73,8 @@ struct InputFolder(PathBuf);
 impl InputFolder {
     fn make() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("nearlight-{}-input", random_name()?));
-        std::fs::DirBuilder::new().mode(0o755).create(&path)?;
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        std::fs::DirBuilder::new().mode(0o755).create(&path).map_err(named)?;
         Ok(Self(path))
     }
 }
@@ -124,15 +126,17 @@ impl Supervisor {
         Ok(words)
     }
 
+    // A notification that finds no room is not needed: the supervisor looks for effects after each event.
     fn make_devices(&self, folder: &InputFolder) -> Result<Backend, String> {
-        let owner = self.identity.as_ref().map_or((0, 0), |Identity { user, group, .. }| (*user, *group));
+        let owner = self.identity().map_or((0, 0), |Identity { user, group, .. }| (*user, *group));
         let events = self.events.clone();
-        GamepadDevices::open(&folder.0, owner, move || drop(events.send(SupervisorEvent::Rumble))).map(Backend::Devices)
+        GamepadDevices::open(&folder.0, owner, move || drop(events.try_send(SupervisorEvent::Rumble)))
+            .map(Backend::Devices)
     }
 
     fn make_file(&self, folder: &InputFolder) -> Result<Backend, String> {
         let events = self.events.clone();
-        GamepadFile::mount(&folder.0, move || drop(events.send(SupervisorEvent::Rumble)))
+        GamepadFile::mount(&folder.0, move || drop(events.try_send(SupervisorEvent::Rumble)))
             .map(Backend::File)
             .map_err(|error| format!("a file system in user space cannot be mounted: {error}"))
     }

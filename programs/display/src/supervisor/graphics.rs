@@ -5,7 +5,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use super::display_server::DisplayServer;
-use super::{POLL_INTERVAL, Supervisor, SupervisorEvent, now, pause};
+use super::{POLL_INTERVAL, Supervisor, now, pause};
 use crate::renderer::{self, NVIDIA, VENDOR_VARIABLE};
 use crate::specification::Task;
 
@@ -20,7 +20,7 @@ pub(super) fn name_renderer() -> ExitCode {
 
 impl Supervisor {
     /// Makes programs on this display render with the machine's graphics card if that is possible. Returns the card's name.
-    pub(super) fn use_card(&self, server: &mut DisplayServer) -> Option<String> {
+    pub(super) fn use_card(&mut self, server: &mut DisplayServer) -> Option<String> {
         let chosen = std::env::var_os(VENDOR_VARIABLE).is_some_and(|vendor| vendor != NVIDIA);
         if chosen || !renderer::may_draw_anywhere() {
             return None;
@@ -30,9 +30,7 @@ impl Supervisor {
             Ok(card) => Some(card),
             Err(reason) => {
                 server.variables.pop();
-                let line = format!("NVIDIA's OpenGL does not draw on Xvfb, the processor does instead: {reason}");
-                // Cannot fail, because this process has the receiver.
-                let _ = self.events.send(SupervisorEvent::Line(line));
+                self.notes.push(format!("NVIDIA's OpenGL does not draw on Xvfb, the processor does instead: {reason}"));
                 None
             }
         }

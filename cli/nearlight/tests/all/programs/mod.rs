@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
+mod confinement;
 mod selections;
 
 use crate::process;
