@@ -12,6 +12,8 @@ use nearlight_server::{BoundFront, FrontOptions};
 use crate::announcement::{Announcement, Style};
 use crate::fleet::FleetSecurity;
 use crate::sandbox::SandboxNeeds;
+#[cfg(target_os = "linux")]
+use crate::sandbox::ServerUser;
 use crate::serve::stop_signal;
 use crate::{fleet, parse, sandbox};
 
@@ -106,7 +108,13 @@ pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
     let certificate = cert.zip(key);
     let reads = certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]);
     let reads = reads.chain(security.files()).collect();
-    let needs = SandboxNeeds { reads, writes: Vec::new(), lowest_port: port };
+    #[cfg(target_os = "linux")]
+    let (user, still_root) = if sandbox { ServerUser::choose(None)? } else { (None, None) };
+    #[cfg(target_os = "linux")]
+    let changes_user = user.is_some();
+    #[cfg(not(target_os = "linux"))]
+    let changes_user = false;
+    let needs = SandboxNeeds { reads, writes: Vec::new(), lowest_port: port, changes_user };
     let restricted = if sandbox { sandbox::enter(&needs)? } else { "off (--sandbox off)".into() };
     let everybody = everybody.map(|role| match role {
         PublicRole::Guest => Role::Guest,
@@ -119,6 +127,8 @@ pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
         let clock = Clock::start();
         let directory = fleet::watch(&nats, &security, &options.token, clock).await?;
         let front = BoundFront::open(options, clock)?;
+        #[cfg(target_os = "linux")]
+        sandbox::change_user(user.as_ref(), still_root)?;
         let [mut hosts, guests, spectators] = Role::ALL.map(|role| front.links(role));
         let announcement = Announcement {
             local: hosts.remove(0),

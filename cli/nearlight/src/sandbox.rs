@@ -5,10 +5,11 @@
 //!
 //! - No Linux capability is kept, except for binding a port below 1024 if one is requested.
 //! - Landlock: files outside of the system's folders and those named on the command line cannot be read; only devices, temporary files, the
-//!   drivers' shader caches and the named output can be written.
+//!   drivers' shader caches and the named output can be written. Signals to other processes and their abstract sockets are out of reach.
 //! - seccomp: system calls that change the machine or inspect other processes fail with EPERM.
 //!
-//! Layers that the kernel does not support are skipped and reported.
+//! Layers that the kernel does not support are skipped and reported. A server that root has started also becomes another user, once its ports
+//! and the files that it was given are open.
 
 use std::path::PathBuf;
 
@@ -23,6 +24,97 @@ pub(crate) struct SandboxNeeds {
     pub(crate) writes: Vec<PathBuf>,
     /// The lowest port to bind, 0 for any.
     pub(crate) lowest_port: u16,
+    /// Whether the server becomes another user once its ports are open.
+    pub(crate) changes_user: bool,
+}
+
+/// The user that a server becomes that root has started.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(crate) struct ServerUser(nearlight_display::Identity);
+
+/// The server's user if the machine has it, and otherwise the one who owns nothing.
+#[cfg(target_os = "linux")]
+const USUAL_USERS: [&str; 2] = ["nearlight", "nobody"];
+/// Devices of graphics cards. Their groups remain the server's.
+#[cfg(target_os = "linux")]
+const GRAPHICS_DEVICES: &str = "/dev/dri";
+
+#[cfg(target_os = "linux")]
+impl ServerUser {
+    /// Returns the user of this name, or the usual one; none if the server is not root, or is to remain it. The second value says why it remains root.
+    pub(crate) fn choose(wanted: Option<&str>) -> anyhow::Result<(Option<Self>, Option<&'static str>)> {
+        // SAFETY: the call has no conditions and cannot fail.
+        #[expect(unsafe_code, reason = "the C library tells the user")]
+        let is_root = unsafe { libc::geteuid() } == 0;
+        if !is_root {
+            anyhow::ensure!(
+                wanted.is_none(),
+                "--user {}: only root can become another user",
+                wanted.unwrap_or_default()
+            );
+            return Ok((None, None));
+        }
+        if wanted == Some("root") {
+            return Ok((None, Some("--user root")));
+        }
+        let names = wanted.map_or_else(|| USUAL_USERS.to_vec(), |name| vec![name]);
+        let find = |name: &&str| nearlight_display::find_user(name).map_err(anyhow::Error::msg).transpose();
+        let Some(user) = names.iter().find_map(find).transpose()? else {
+            anyhow::ensure!(wanted.is_none(), "--user {}: this machine has no such user", wanted.unwrap_or_default());
+            return Ok((None, Some("this machine has no user nobody")));
+        };
+        match (nearlight_display::hindrance(&user), wanted) {
+            (None, _) => Ok((Some(Self(user)), None)),
+            (Some(why), None) => Ok((None, Some(why))),
+            (Some(why), Some(name)) => {
+                anyhow::bail!(
+                    "--user {name} is not possible: {why}. Leave out --user, or give the container what it lacks"
+                )
+            }
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Makes all threads of this process the user's, for good. Open files, ports and devices stay open.
+    #[expect(unsafe_code, reason = "the C library changes the user of all threads, and nothing else does")]
+    pub(crate) fn become_it(&self) -> anyhow::Result<()> {
+        let changed = |outcome: libc::c_int| if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
+        let groups = graphics_groups();
+        let (user, group) = (self.0.user, self.0.group);
+        // SAFETY: the pointer and the length are those of a living vector; the other calls take numbers only.
+        unsafe {
+            changed(libc::setgroups(groups.len(), groups.as_ptr()))?;
+            changed(libc::setresgid(group, group, group))?;
+            changed(libc::setresuid(user, user, user))?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives up the user root, and says which user the server is.
+#[cfg(target_os = "linux")]
+pub(crate) fn change_user(user: Option<&ServerUser>, still_root: Option<&str>) -> anyhow::Result<()> {
+    if let Some(user) = user {
+        user.become_it().with_context(|| format!("cannot become the user {}", user.name()))?;
+        tracing::info!("the server runs as the user {}", user.name());
+    } else if let Some(why) = still_root {
+        tracing::warn!("the server remains root, and whoever takes it over can read root's files: {why}");
+    }
+    Ok(())
+}
+
+/// Returns the groups that may use graphics cards.
+#[cfg(target_os = "linux")]
+fn graphics_groups() -> Vec<libc::gid_t> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let devices = std::fs::read_dir(GRAPHICS_DEVICES).into_iter().flatten().flatten();
+    let groups = devices.filter_map(|device| Some(device.metadata().ok()?.gid())).filter(|group| *group != 0);
+    groups.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
 }
 
 /// Folders of programs, libraries, drivers and their settings, without homes.
@@ -47,7 +139,7 @@ const FIRST_FREE_PORT: u16 = 1024;
 /// Gives up what `needs` does not name; call it before any thread is started. Returns a description of what is in force.
 #[cfg(target_os = "linux")]
 pub(crate) fn enter(needs: &SandboxNeeds) -> anyhow::Result<String> {
-    let capabilities = drop_capabilities(needs.lowest_port).context("cannot drop capabilities")?;
+    let capabilities = drop_capabilities(needs).context("cannot drop capabilities")?;
     let files = restrict_files(needs).context("cannot restrict file access (Landlock)")?;
     let calls = refuse_system_calls().context("cannot restrict system calls (seccomp)")?;
     Ok(format!("{capabilities}; {files}; {calls}"))
@@ -60,16 +152,19 @@ pub(crate) fn enter(_: &SandboxNeeds) -> anyhow::Result<String> {
 
 #[cfg(target_os = "linux")]
 #[expect(clippy::iter_over_hash_type, reason = "capabilities are dropped in any order")]
-fn drop_capabilities(lowest_port: u16) -> anyhow::Result<&'static str> {
+fn drop_capabilities(needs: &SandboxNeeds) -> anyhow::Result<&'static str> {
     use caps::{CapSet, Capability, CapsHashSet};
 
-    let keeps_ports = (1..FIRST_FREE_PORT).contains(&lowest_port)
+    let keeps_ports = (1..FIRST_FREE_PORT).contains(&needs.lowest_port)
         && caps::has_cap(None, CapSet::Permitted, Capability::CAP_NET_BIND_SERVICE)?;
-    let kept: CapsHashSet = keeps_ports.then_some(Capability::CAP_NET_BIND_SERVICE).into_iter().collect();
+    let ports: CapsHashSet = keeps_ports.then_some(Capability::CAP_NET_BIND_SERVICE).into_iter().collect();
+    // The change of the user takes away all that are left.
+    let user = [Capability::CAP_SETUID, Capability::CAP_SETGID];
+    let kept: CapsHashSet = ports.iter().copied().chain(user.into_iter().filter(|_| needs.changes_user)).collect();
     caps::clear(None, CapSet::Ambient)?;
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
         for capability in caps::read(None, CapSet::Bounding)? {
-            if !kept.contains(&capability) {
+            if !ports.contains(&capability) {
                 caps::drop(None, CapSet::Bounding, capability)?;
             }
         }
@@ -77,7 +172,11 @@ fn drop_capabilities(lowest_port: u16) -> anyhow::Result<&'static str> {
     caps::set(None, CapSet::Effective, &kept)?;
     caps::set(None, CapSet::Permitted, &kept)?;
     caps::clear(None, CapSet::Inheritable)?;
-    Ok(if keeps_ports { "no capabilities but for low ports" } else { "no capabilities" })
+    Ok(match (keeps_ports, needs.changes_user) {
+        (_, true) => "no capabilities once it has started",
+        (true, false) => "no capabilities but for low ports",
+        (false, false) => "no capabilities",
+    })
 }
 
 /// Gives up the right to open sockets for raw frames, once the one that is needed is open. Call it before any thread is started.
@@ -98,7 +197,7 @@ pub(crate) fn give_up_raw_frames() -> anyhow::Result<()> {
 fn restrict_files(needs: &SandboxNeeds) -> anyhow::Result<&'static str> {
     use landlock::{
         ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
-        RulesetStatus, path_beneath_rules,
+        RulesetStatus, Scope, path_beneath_rules,
     };
 
     let abi = ABI::V5;
@@ -114,12 +213,13 @@ fn restrict_files(needs: &SandboxNeeds) -> anyhow::Result<&'static str> {
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(abi))?
+        .scope(Scope::from_all(ABI::V6))?
         .create()?
         .add_rules(path_beneath_rules(readable, AccessFs::from_read(abi)))?
         .add_rules(path_beneath_rules(writable, AccessFs::from_all(abi)))?
         .restrict_self()?;
     Ok(match status.ruleset {
-        RulesetStatus::FullyEnforced => "files by Landlock",
+        RulesetStatus::FullyEnforced => "files, signals and abstract sockets by Landlock",
         RulesetStatus::PartiallyEnforced => "files by an older Landlock",
         RulesetStatus::NotEnforced => "all files, since this kernel has no Landlock",
     })

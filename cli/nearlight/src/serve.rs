@@ -29,6 +29,8 @@ use crate::fleet::FleetSecurity;
 #[cfg(target_os = "linux")]
 use crate::program::ProgramArguments;
 use crate::sandbox::SandboxNeeds;
+#[cfg(target_os = "linux")]
+use crate::sandbox::ServerUser;
 use crate::{agones, fleet, log, memory, parse, sandbox};
 
 #[derive(Debug, Args)]
@@ -184,6 +186,10 @@ pub struct ServeArguments {
     /// Drop capabilities, access to most of the file system and unneeded system calls (Linux): on or off
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     sandbox: bool,
+    /// User that the server becomes if root has started it (Linux) [default: nearlight, if there is such a user, else nobody; not with
+    /// --sandbox off]
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     #[cfg(target_os = "linux")]
     #[command(flatten)]
     program: ProgramArguments,
@@ -280,6 +286,8 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     let interfaces = open_interfaces(&arguments)?;
     let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
     validate(&arguments)?;
+    #[cfg(target_os = "linux")]
+    let (user, still_root) = if sandboxed { ServerUser::choose(arguments.user.as_deref())? } else { (None, None) };
     // The program runs outside the server's sandbox, in one of its own.
     #[cfg(target_os = "linux")]
     let program = arguments.program.open(arguments.size, arguments.fps, arguments.sound)?;
@@ -297,7 +305,15 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     memory::return_freed_memory();
     let unity = options.unity.clone();
     // Threads inherit the restrictions of the one that starts them.
-    let sandbox = if sandboxed { sandbox::enter(&needs(&options, &security)?)? } else { "off (--sandbox off)".into() };
+    #[cfg(target_os = "linux")]
+    let changes_user = user.is_some();
+    #[cfg(not(target_os = "linux"))]
+    let changes_user = false;
+    let sandbox = if sandboxed {
+        sandbox::enter(&SandboxNeeds { changes_user, ..needs(&options, &security)? })?
+    } else {
+        "off (--sandbox off)".into()
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
         // The link is not printed early for a file, which may be invalid, or as JSON: scripts expect that clients can connect at once. In all other
@@ -334,6 +350,9 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         };
         #[cfg(not(target_os = "linux"))]
         let server = server.start()?;
+        // Its ports, devices and the owner's files are open.
+        #[cfg(target_os = "linux")]
+        sandbox::change_user(user.as_ref(), still_root)?;
         let stop = stop_signal(quiet)?;
         if !early {
             announce()?;
@@ -396,6 +415,10 @@ fn validate(arguments: &ServeArguments) -> anyhow::Result<()> {
     #[cfg(not(target_os = "linux"))]
     let is_own = false;
     anyhow::ensure!(
+        arguments.sandbox || arguments.user.is_none(),
+        "--user applies to a server in its sandbox: leave out --user or --sandbox off"
+    );
+    anyhow::ensure!(
         arguments.conversion == Conversion::Auto || !(is_own || arguments.test_card || arguments.video.is_some()),
         "--conversion applies only to the built-in world and to --scene; remove it, because the processor converts the pictures of all other sources"
     );
@@ -441,6 +464,7 @@ fn needs(options: &ServeOptions, security: &FleetSecurity) -> anyhow::Result<San
         reads,
         writes: options.events.clone().into_iter().collect(),
         lowest_port: ports.min().unwrap_or(0),
+        changes_user: false,
     })
 }
 
