@@ -248,10 +248,7 @@ impl BoundServer {
             let Size { width, height } = format.size;
             source = OpenedSource::SelfPaced(Box::new(PacedTestCard::new((width, height), format.fps)?));
         }
-        let adapts = options.size == PictureSize::Auto && matches!(source, OpenedSource::OnDemand(_));
-        let sizes = if adapts { sizes_for(format.size) } else { Vec::new() };
-        let largest = sizes.last().copied().unwrap_or(format.size);
-        let bounds = bounds(Format { size: largest, ..format }, &options);
+        let (sizes, bounds) = sizes_and_bounds(format, &options, &source);
         let (event_log, event_log_thread) = options.events.as_deref().map(create_event_log).transpose()?.unzip();
         let feed = match &mut source {
             OpenedSource::OnDemand(_) => None,
@@ -342,6 +339,16 @@ impl BoundServer {
             sustained,
         })
     }
+}
+
+/// Returns the sizes between which the pictures adapt, in ascending order and empty if the size is fixed, and the bounds of the bit rate, which
+/// are those of the largest size.
+fn sizes_and_bounds(format: Format, options: &ServeOptions, source: &OpenedSource) -> (Vec<Size>, Bounds) {
+    let adapts = options.size == PictureSize::Auto && matches!(source, OpenedSource::OnDemand(_));
+    let sizes = if adapts { sizes_for(format.size) } else { Vec::new() };
+    let largest = sizes.last().copied().unwrap_or(format.size);
+    let bounds = bounds(Format { size: largest, ..format }, options);
+    (sizes, bounds)
 }
 
 impl Server {

@@ -25,7 +25,7 @@ const DEFAULT_PATH: &str = "delay=10ms,loss=0.1%";
 /// What rooms are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Baseline {
-    /// A server in this program sends every pose as JSON over WebSockets to everybody in the room
+    /// A server in this program sends every pose as JSON over `WebSocket` to everybody in the room
     Naive,
 }
 

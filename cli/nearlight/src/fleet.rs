@@ -36,7 +36,7 @@ const MAX_SECRET_FILE_BYTES: u64 = 64 << 10;
 /// How this server or front identifies itself to NATS, and to the other servers.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FleetSecurity {
-    /// File with credentials for NATS: a user's JWT and seed (.creds), or the seed of a user's NKey
+    /// File with credentials for NATS: a user's JWT and seed (.creds), or the seed of a user's `NKey`
     #[arg(long, value_name = "FILE", env = "NEARLIGHT_NATS_CREDENTIALS")]
     nats_credentials: Option<PathBuf>,
     /// PEM file with the authority of NATS' certificate, for a URL with tls:// [default: the system's authorities]

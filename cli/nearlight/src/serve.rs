@@ -14,10 +14,10 @@ use nearlight_codec::CodecKind;
 use nearlight_display::ProgramSource;
 use nearlight_events::create_private_file;
 use nearlight_net::link_layer::HardwareAddress;
-use nearlight_net::{EthernetInterface, Token};
+use nearlight_net::{Clock, EthernetInterface, Token};
 use nearlight_rooms::Role;
 use nearlight_scene::{Backend, Conversion, SourceKind};
-use nearlight_server::{BoundServer, IceServer, PictureSize, ServeOptions, UnityMode, UnityOptions};
+use nearlight_server::{BoundServer, IceServer, Observer, PictureSize, ServeOptions, UnityMode, UnityOptions};
 use nearlight_session::pace::Mode;
 use nearlight_units::Bitrate;
 use nearlight_wire::RecoveryPolicy;
@@ -288,6 +288,9 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     validate(&arguments)?;
     #[cfg(target_os = "linux")]
     let (user, still_root) = if sandboxed { ServerUser::choose(arguments.user.as_deref())? } else { (None, None) };
+    #[cfg(not(target_os = "linux"))]
+    let user = None::<()>;
+    let changes_user = user.is_some();
     // The program runs outside the server's sandbox, in one of its own.
     #[cfg(target_os = "linux")]
     let program = arguments.program.open(arguments.size, arguments.fps, arguments.sound)?;
@@ -305,15 +308,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     memory::return_freed_memory();
     let unity = options.unity.clone();
     // Threads inherit the restrictions of the one that starts them.
-    #[cfg(target_os = "linux")]
-    let changes_user = user.is_some();
-    #[cfg(not(target_os = "linux"))]
-    let changes_user = false;
-    let sandbox = if sandboxed {
-        sandbox::enter(&SandboxNeeds { changes_user, ..needs(&options, &security)? })?
-    } else {
-        "off (--sandbox off)".into()
-    };
+    let sandbox = enter_sandbox(sandboxed, &SandboxNeeds { changes_user, ..needs(&options, &security)? })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
         // The link is not printed early for a file, which may be invalid, or as JSON: scripts expect that clients can connect at once. In all other
@@ -371,22 +366,14 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
                 tracing::warn!(%error, "cannot print the new link");
             }
         };
-        let (observer, told) = (server.observer(), server.observer());
+        let (observer, announced) = (server.observer(), server.observer());
         let stop = async {
-            let stop = async {
-                match owner {
-                    None => stop.await,
-                    Some(Fleet::Agones) => tokio::select! {
-                        () = stop => {}
-                        () = agones::serve(clock, capacity.iter().sum(), move || observer.places_taken()) => {}
-                    },
-                }
-            };
+            let stop = stop_of_owner(stop, owner, (clock, capacity.iter().sum()), observer);
             match &announcer {
                 None => stop.await,
                 Some(announcer) => tokio::select! {
                     () = stop => announcer.withdraw(),
-                    () = announcer.run(&told) => {}
+                    () = announcer.run(&announced) => {}
                 },
             }
         };
@@ -400,6 +387,27 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         ended?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Returns a description of the sandbox that was entered.
+fn enter_sandbox(wanted: bool, needs: &SandboxNeeds) -> anyhow::Result<String> {
+    if wanted { sandbox::enter(needs) } else { Ok("off (--sandbox off)".into()) }
+}
+
+/// Waits for `stop`, or until the fleet that owns this server ends it. `places` is the number of places for clients and members.
+async fn stop_of_owner(
+    stop: impl Future<Output = ()>,
+    owner: Option<Fleet>,
+    (clock, places): (Clock, usize),
+    observer: Observer,
+) {
+    match owner {
+        None => stop.await,
+        Some(Fleet::Agones) => tokio::select! {
+            () = stop => {}
+            () = agones::serve(clock, places, move || observer.places_taken()) => {}
+        },
+    }
 }
 
 /// Opens the Ethernet interfaces. This needs a capability that the sandbox drops.

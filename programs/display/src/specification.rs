@@ -14,6 +14,7 @@ use crate::gamepads::PadChange;
 
 /// Options of a program to serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct ProgramOptions {
     /// The program and its arguments; empty if an existing display is shown as it is.
     pub command: Vec<OsString>,

@@ -41,7 +41,7 @@ const SELECTION_SETTLE_TIME: Duration = Duration::from_millis(200);
 const BORDER_WIDTH: u16 = 1;
 /// Colour of the border, which is visible on light and on dark.
 const BORDER_COLOUR: u32 = 0x70_7070;
-/// The window manager's name for programs. It is that of a discontinued one, because AWT (OpenJDK's `XWM.java`) waits until its windows
+/// The window manager's name for programs. It is that of a discontinued one, because AWT (`XWM.java` in `OpenJDK`) waits until its windows
 /// have been put into frames, and leaves them blank before, unless it knows the manager's name as one that makes no frames.
 const MANAGER_NAME: &[u8] = b"LG3D";
 /// Maximum number of characters of a title that viewers get. Guess: a title bar does not show more.
@@ -318,9 +318,8 @@ impl Windows {
                 self.report_pointer(report)?;
             }
             Event::XfixesSelectionNotify(change) => {
-                if self.clipboard.on_owner(&self.display, change.selection, change.owner)? {
-                    self.selected = Some(now());
-                }
+                let selected = self.clipboard.on_owner(&self.display, change.selection, change.owner)?;
+                self.selected = selected.then(now).or(self.selected);
             }
             Event::SelectionNotify(answer) => {
                 if let Some(text) = self.clipboard.on_answer(&self.display, answer)? {

@@ -19,7 +19,7 @@ const SETTLE_TIME: Duration = Duration::from_millis(5);
 
 /// The X server's name of the keyboard whose keys XTEST presses ends with this.
 const XTEST_KEYBOARD: &[u8] = b"XTEST keyboard";
-/// Bytes of the keyboard feedback control (XInput 1.5, section 2.17).
+/// Bytes of the keyboard feedback control (`XInput` 1.5, section 2.17).
 const FEEDBACK_BYTES: u16 = 20;
 
 pub(crate) struct XDevices {

@@ -19,7 +19,7 @@ use x11rb::{CURRENT_TIME, NONE};
 const XFIXES_VERSION: (u32, u32) = (2, 0);
 /// The X server's name of the keyboard whose keys XTEST presses ends with this.
 const XTEST_KEYBOARD: &[u8] = b"XTEST keyboard";
-/// Bytes of the keyboard feedback control (XInput 1.5, section 2.17).
+/// Bytes of the keyboard feedback control (`XInput` 1.5, section 2.17).
 const FEEDBACK_BYTES: u16 = 20;
 /// Maximum number of levels of the window tree that are searched. Guess: a window manager adds two or three levels to a program's one or
 /// two.

@@ -229,7 +229,7 @@ mod tests {
     fn seals_are_those_of_the_protocol() {
         let sealed =
             Sealer::new(&key("0123456789abcdef"), id("a")).seal(1, SealContext::Entry { room: "main" }, b"text");
-        let hex: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = sealed.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         // Calculated independently, by a program of the RFCs 2104 and 8439.
         assert_eq!(hex, "020161000000000000000100000000000000015a46bae9b73dae88210164dadf5e2bc7edfcf217");
     }

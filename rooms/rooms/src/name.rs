@@ -50,7 +50,7 @@ pub(crate) fn unique_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String
         format!("{}{suffix}", name[..kept].trim_end())
     };
     // One of the numbers is free, because a room has fewer members than there are numbers.
-    (2..).map(numbered).find(|name| !is_taken(&comparable_name(name))).unwrap_or(name)
+    (2..=u32::MAX).map(numbered).find(|name| !is_taken(&comparable_name(name))).unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ mod tests {
             let hold = Span::from_secs(seconds);
             assert_eq!(removed.exclusion(now, client(Some(99), 1)), Some(Exclusion::AddressHold(hold)));
             assert_eq!(removed.exclusion(now, client(Some(99), 2)), None, "others are not concerned");
-            now = now + hold;
+            now += hold;
         }
         for key in 1..=6 {
             let elsewhere = removed.exclusion(now, client(Some(key), 3));

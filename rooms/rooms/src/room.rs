@@ -311,12 +311,12 @@ impl Room {
         Ok(member)
     }
 
-    fn admit(&mut self, now: Time, member: Member, local: bool) -> Result<MemberId, JoinError> {
+    fn admit(&mut self, now: Time, mut member: Member, local: bool) -> Result<MemberId, JoinError> {
         if !is_member_name(&member.name) {
             return Err(JoinError::Name);
         }
         let taken: BTreeSet<String> = self.state.members().map(|(_, member)| comparable_name(&member.name)).collect();
-        let member = Member { name: unique_name(&member.name, |name| taken.contains(name)), ..member };
+        member.name = unique_name(&member.name, |name| taken.contains(name));
         let place = match self.seats.iter().position(Option::is_none) {
             Some(place) => place,
             None if self.seats.len() < MAX_MEMBERS => {

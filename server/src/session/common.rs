@@ -210,13 +210,14 @@ impl SessionCommon {
             Output::Clipboard(_) if !self.clipboard => None,
             Output::Clipboard(text) => {
                 let bytes = text.len();
-                match ClipboardChunks::new(text) {
-                    Some(chunks) => self.next_copied = Some(chunks),
-                    None => tracing::warn!(
+                if let Some(chunks) = ClipboardChunks::new(text) {
+                    self.next_copied = Some(chunks);
+                } else {
+                    tracing::warn!(
                         bytes,
                         limit = MAX_CLIPBOARD_BYTES,
                         "the application's text is too long for a client's clipboard, and was not sent"
-                    ),
+                    );
                 }
                 None
             }

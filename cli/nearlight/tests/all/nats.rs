@@ -74,11 +74,11 @@ impl Nats {
     }
 
     pub(crate) fn server(&self) -> (Process, String) {
-        self.server_at(&format!("nats://127.0.0.1:{}", self.port), &[])
+        Self::server_at(&format!("nats://127.0.0.1:{}", self.port), &[])
     }
 
     /// Starts a server that reaches NATS by this URL, and returns its link.
-    pub(crate) fn server_at(&self, url: &str, further: &[&str]) -> (Process, String) {
+    pub(crate) fn server_at(url: &str, further: &[&str]) -> (Process, String) {
         let (child, first) = serve(&[&["--nats", url], further].concat());
         let link = first["url"].as_str().expect("a link").to_owned();
         (Process(child), link)

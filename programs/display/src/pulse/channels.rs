@@ -156,7 +156,7 @@ mod tests {
                 _ => assert!(left >= 0.5 && (left - right).abs() < 1e-6, "{name}"),
             }
         }
-        assert_eq!(gains(ChannelPosition::Mono, true), [1.0; 2]);
+        assert!(gains(ChannelPosition::Mono, true).iter().all(|gain| (gain - 1.0).abs() < f32::EPSILON));
         assert_eq!([ChannelPosition::Aux4, ChannelPosition::Aux5].map(|at| gains(at, false)), [[1.0, 0.0], [0.0, 1.0]]);
     }
 }

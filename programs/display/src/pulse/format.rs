@@ -61,22 +61,22 @@ impl StreamFormat {
         if offer.encoding != FormatEncoding::Pcm {
             return None;
         }
-        let format = match property(offer, Prop::FormatSampleFormat)? {
+        let format = match property(offer, Prop::FormatSampleFormat).ok()? {
             Some(value) => texts(&value).into_iter().find_map(sample_format)?,
             None => SampleFormat::Float32Le,
         };
-        let map = match property(offer, Prop::FormatChannelMap)? {
+        let map = match property(offer, Prop::FormatChannelMap).ok()? {
             Some(value) => Some(texts(&value).into_iter().find_map(map_of)?),
             None => None,
         };
-        let channels = match property(offer, Prop::FormatChannels)? {
+        let channels = match property(offer, Prop::FormatChannels).ok()? {
             Some(value) => {
                 let preferred = map.map_or(2, |map| map.num_channels());
                 u8::try_from(number(&value, preferred.into(), 1..=MAX_CHANNELS.into())?).ok()?
             }
             None => map.map_or(2, |map| map.num_channels()),
         };
-        let sample_rate = match property(offer, Prop::FormatRate)? {
+        let sample_rate = match property(offer, Prop::FormatRate).ok()? {
             Some(value) => number(&value, SOUND_RATE, SAMPLE_RATES)?,
             None => SOUND_RATE,
         };
@@ -108,11 +108,14 @@ impl StreamFormat {
     }
 }
 
-/// Returns a property's value, if there is one; an outer `None` for one that is not JSON.
-fn property(offer: &FormatInfo, name: Prop) -> Option<Option<Value>> {
-    let Some(bytes) = offer.props.get(name) else { return Some(None) };
+/// Returns a property's value, if there is one.
+///
+/// # Errors
+/// If it is not JSON.
+fn property(offer: &FormatInfo, name: Prop) -> Result<Option<Value>, serde_json::Error> {
+    let Some(bytes) = offer.props.get(name) else { return Ok(None) };
     let text = CStr::from_bytes_until_nul(bytes).map_or(bytes, CStr::to_bytes);
-    serde_json::from_slice(text).ok().map(Some)
+    serde_json::from_slice(text).map(Some)
 }
 
 /// Returns the strings of a property that is a string or an array of strings.

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn broken_floats_are_silence() {
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert_eq!(decode(SampleFormat::Float32Le, &value.to_le_bytes()), 0.0);
+            assert!(decode(SampleFormat::Float32Le, &value.to_le_bytes()).abs() < f32::EPSILON);
         }
     }
 }

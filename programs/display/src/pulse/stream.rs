@@ -51,6 +51,7 @@ pub(crate) struct MixReport {
     pub(crate) waited: Span,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "four facts that do not depend on one another")]
 pub(crate) struct Stream {
     format: StreamFormat,
     attributes: BufferAttr,
@@ -162,7 +163,7 @@ impl Stream {
         let volumes = volume.channels();
         let alone = self.format.spec.channels == 1;
         let gains = self.format.positions().enumerate().map(|(channel, position)| {
-            let volume = volumes.get(channel).or(volumes.last()).map_or(1.0, |volume| volume.to_linear());
+            let volume = volumes.get(channel).or(volumes.last()).map_or(1.0, pulseaudio::protocol::Volume::to_linear);
             gains(position, alone).map(|gain| gain * volume.clamp(0.0, MAX_GAIN))
         });
         self.gains = gains.collect();
@@ -420,7 +421,9 @@ mod tests {
 
     fn volume(linear: &[f32]) -> ChannelVolume {
         let mut volume = ChannelVolume::empty();
-        linear.iter().for_each(|linear| volume.push(Volume::from_linear(*linear)));
+        for linear in linear {
+            volume.push(Volume::from_linear(*linear));
+        }
         volume
     }
 

@@ -72,18 +72,17 @@ impl Supervisor {
             share.into_iter().chain([Limit::Memory(memory), Limit::Processes(processes)]).collect();
         let (groups, refused) = ControlGroups::new(&wanted);
         self.limits.groups = groups;
-        let mut words = String::new();
+        let mut words = Vec::new();
         for limit in wanted {
             let refusal = refused.iter().find(|(refused, _)| *refused == limit).map(|(_, error)| error);
-            words.push_str(", ");
-            words.push_str(&match (limit, refusal) {
-                (Limit::Processors(percent), None) => format!("at most {percent}% of the processors"),
-                (Limit::Memory(memory), None) => format!("at most {} of memory", megabytes(memory)),
-                (Limit::Processes(count), None) => format!("at most {count} processes and threads"),
-                (limit, Some(error)) => self.limit_without_group(limit, error),
+            words.push(match (limit, refusal) {
+                (Limit::Processors(percent), None) => format!(", at most {percent}% of the processors"),
+                (Limit::Memory(memory), None) => format!(", at most {} of memory", megabytes(memory)),
+                (Limit::Processes(count), None) => format!(", at most {count} processes and threads"),
+                (limit, Some(error)) => format!(", {}", self.limit_without_group(limit, error)),
             });
         }
-        words
+        words.concat()
     }
 
     fn limit_without_group(&mut self, limit: Limit, error: &std::io::Error) -> String {

@@ -164,7 +164,8 @@ impl Supervisor {
         files: &VisibleFiles,
         alsa_configuration: Option<PathBuf>,
     ) -> (Vec<OsString>, String) {
-        let sockets: Vec<PathBuf> = server.files.iter().cloned().chain(self.sound_socket()).chain(alsa_configuration).collect();
+        let sockets: Vec<PathBuf> =
+            server.files.iter().cloned().chain(self.sound_socket()).chain(alsa_configuration).collect();
         let devices = graphics_devices();
         let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let home = self.home();

@@ -166,8 +166,8 @@ async fn open(
         .connection_timeout(CONNECT_LIMIT)
         .ping_interval(PING_INTERVAL)
         .reconnect_delay_callback(|attempt| match attempt {
-            ..=1 => Duration::ZERO,
-            ..=FAST_ATTEMPTS => RECONNECT_INTERVAL,
+            0 | 1 => Duration::ZERO,
+            2..=FAST_ATTEMPTS => RECONNECT_INTERVAL,
             _ => SLOW_RECONNECT_INTERVAL,
         })
         .event_callback(move |event| {

@@ -107,7 +107,9 @@ impl Room {
             return Err(CheckpointError::Term { of: snapshot.revision.term(), term });
         }
         let mut room = Self::new(now, config, &[]).expect("a world without objects");
-        removed.into_iter().for_each(|client| room.removed.add(now, client));
+        for client in removed {
+            room.removed.add(now, client);
+        }
         for (object, _, pose) in snapshot.objects.iter().take(MAX_OBJECTS) {
             let mut subject = Subject::new(SubjectId::Object(*object), now);
             subject.set(now, now, None, Sample::of_object(*pose));

@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    const NEVER: Duration = Duration::from_secs(600);
+    const NEVER: Duration = Duration::from_mins(10);
 
     #[test]
     fn nobody_waits_for_a_session_that_leaves() {

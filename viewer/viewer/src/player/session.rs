@@ -383,11 +383,14 @@ impl<'a> Session<'a> {
                     self.receiver.uplink().on_device(at, input);
                 }
             }
-            UserInput::Clipboard(text) if self.clipboard => match ClipboardChunks::new(text) {
+            UserInput::Clipboard(text) if self.clipboard => {
                 // Of several texts, the newest counts; one that was begun is finished before.
-                Some(chunks) => self.next_pasted = Some(chunks),
-                None => tracing::warn!(limit = MAX_CLIPBOARD_BYTES, "nothing was pasted: the text is too long"),
-            },
+                if let Some(chunks) = ClipboardChunks::new(text) {
+                    self.next_pasted = Some(chunks);
+                } else {
+                    tracing::warn!(limit = MAX_CLIPBOARD_BYTES, "nothing was pasted: the text is too long");
+                }
+            }
             UserInput::Clipboard(_) => {
                 tracing::warn!("nothing was pasted: the server's owner does not permit clipboard texts");
             }

@@ -69,7 +69,7 @@ fn a_fleet_logs_in_as_the_accounts_of_nats_demand() {
     let nats = Nats::with_config("nats-password", &password);
     let at = |login: &str| format!("nats://{login}127.0.0.1:{}", nats.port);
     is_let_in(&at(&format!("alice:{PASSWORD}%2Fx@")), &[]);
-    let (_server, _) = nats.server_at(&at(&format!("alice:{PASSWORD}%2Fx@")), &[]);
+    let (_server, _) = Nats::server_at(&at(&format!("alice:{PASSWORD}%2Fx@")), &[]);
     for login in [String::new(), format!("alice:{PASSWORD}@"), format!("bob:{PASSWORD}%2Fx@")] {
         let words = words_of_refused(&at(&login), &[]);
         assert!(words.contains("refuses the credentials") && words.contains(&at("")), "{words}");
@@ -89,7 +89,7 @@ fn a_fleet_logs_in_as_the_accounts_of_nats_demand() {
 }
 
 /// A JWT as NATS has them, with these claims of NATS.
-fn jwt(issuer: &KeyPair, subject: &KeyPair, claims: Value) -> String {
+fn jwt(issuer: &KeyPair, subject: &KeyPair, claims: &Value) -> String {
     use base64::Engine as _;
     let encode = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
     let head = encode(json!({"typ": "JWT", "alg": "ed25519-nkey"}).to_string().as_bytes());
@@ -107,23 +107,23 @@ fn a_fleet_logs_in_with_a_file_of_credentials_over_tls() {
     let [operator, account, user] = [KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_user()];
     // JetStream needs an account of the system's own besides.
     let system = KeyPair::new_account();
-    let operator_jwt = jwt(&operator, &operator, json!({"type": "operator", "version": 2}));
+    let operator_jwt = jwt(&operator, &operator, &json!({"type": "operator", "version": 2}));
     let limits = json!({
         "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1, "leaf": -1,
         "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1,
     });
     let account_claims = |limits: &Value| json!({"type": "account", "version": 2, "limits": limits, "default_permissions": {"pub": {}, "sub": {}}});
-    let account_jwt = jwt(&operator, &account, account_claims(&limits));
+    let account_jwt = jwt(&operator, &account, &account_claims(&limits));
     let mut without_storage = limits;
     for limit in ["mem_storage", "disk_storage", "streams", "consumer"] {
         without_storage[limit] = json!(0);
     }
-    let system_jwt = jwt(&operator, &system, account_claims(&without_storage));
+    let system_jwt = jwt(&operator, &system, &account_claims(&without_storage));
     let user_claims =
         json!({"type": "user", "version": 2, "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1});
     let credentials = format!(
         "-----BEGIN NATS USER JWT-----\n{}\n------END NATS USER JWT------\n\n-----BEGIN USER NKEY SEED-----\n{}\n------END USER NKEY SEED------\n",
-        jwt(&account, &user, user_claims),
+        jwt(&account, &user, &user_claims),
         user.seed().expect("a seed"),
     );
     let signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
@@ -218,7 +218,7 @@ impl Stranger {
 
     /// Listens for a moment, and remembers the newest [`REMEMBERED`] bytes.
     fn listen(&mut self) {
-        let mut part = [0; 64 << 10];
+        let mut part = vec![0; 64 << 10];
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(100)
             && let Ok(count @ 1..) = self.stream.read(&mut part)
@@ -233,7 +233,7 @@ impl Stranger {
     fn newest(&self, prefix: &str) -> Option<(String, Vec<u8>)> {
         let begin = format!("MSG {prefix}");
         let places = self.heard.windows(begin.len()).enumerate().filter(|(_, bytes)| *bytes == begin.as_bytes());
-        let messages = places.filter_map(|(at, _)| {
+        let mut messages = places.filter_map(|(at, _)| {
             let line = self.heard[at..].split(|byte| *byte == b'\r').next()?;
             let line = std::str::from_utf8(line).ok()?;
             let words: Vec<&str> = line.split(' ').collect();
@@ -245,7 +245,7 @@ impl Stranger {
             let payload = self.heard.get(start + head..start + length)?;
             Some((subject.strip_prefix(prefix)?.to_owned(), payload.to_vec()))
         });
-        messages.last()
+        messages.next_back()
     }
 }
 
