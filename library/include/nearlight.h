@@ -178,6 +178,10 @@ enum nl_event_kind
   NL_EVENT_KIND_LINKS_CHANGED = 14,
   // The server has ended; `data` says why. No picture leaves any more.
   NL_EVENT_KIND_FAILED = 15,
+  // Key `code` is still down, and the user's system repeats it. The text that it types follows.
+  NL_EVENT_KIND_KEY_REPEATED = 16,
+  // With the next press, key `code` is a command that means the character `data` in the user's layout, such as Control and a letter.
+  NL_EVENT_KIND_KEY_CHARACTER = 17,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -943,9 +947,7 @@ nl_status nl_set_pointer(nl_host *host,
                          int32_t captured);
 
 // A text of up to 4 MiB for the clipboard of `viewer`, or of all with 0, where options and user allow it.
-nl_status nl_set_clipboard(nl_host *host,
-                           uint32_t viewer,
-                           const char *text);
+nl_status nl_set_clipboard(nl_host *host, uint32_t viewer, const char *text);
 
 // What the server has counted.
 nl_status nl_statistics(const nl_host *host, nl_server_statistics *statistics);

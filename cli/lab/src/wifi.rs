@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {
         let cases = [
-            ("--headsets 0", "one or more"),
+            ("--headsets 0", "at least 1"),
             ("--mcs 12", "0 to 11"),
             ("--width 60", "20, 40, 80 or 160"),
             ("--headsets 16 --cell downlink-ofdma:16", "MCS 11 needs 242"),

@@ -333,7 +333,7 @@ mod tests {
             let _ = film.spent.try_send(picture);
             // In the film, a timer leaves the decoder time to read the sound. What follows the tone is silence, which is added at the end.
             let pass = number / 45 * 45;
-            let needed = (pass + (number - pass + 1).min(24)) * u64::from(SOUND_RATE) / u64::from(FPS);
+            let needed = (pass + (number - pass + 1).min(21)) * u64::from(SOUND_RATE) / u64::from(FPS);
             let mut waits = 0;
             while sound.end() < needed {
                 std::thread::sleep(Duration::from_millis(1));

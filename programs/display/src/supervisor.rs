@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
-use self::display_server::DisplayServer;
+use self::display_server::{DisplayServer, check_socket_folder};
 use self::fence::NetworkFence;
 use self::gamepads::ProgramGamepads;
 use self::graphics::name_renderer;
@@ -251,7 +251,8 @@ impl Supervisor {
             Compositor::X11 => ("Xvfb", "Xvfb, the program's X display, is missing (Debian: apt install xvfb)"),
             Compositor::Sway => ("sway", "sway, the program's Wayland display, is missing (Debian: apt install sway)"),
         };
-        find_program(OsStr::new(server)).map(drop).ok_or_else(|| words.into())
+        find_program(OsStr::new(server)).ok_or(words)?;
+        if self.options.compositor == Compositor::X11 { check_socket_folder() } else { Ok(()) }
     }
 
     /// Waits for the program's end. Returns how it ended and how long it ran; `None` if the server closes before.

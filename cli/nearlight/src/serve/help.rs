@@ -21,9 +21,9 @@ const TOPICS: [(&str, &[&str]); 8] = [
         "Network",
         &["rtc_port", "ice_servers", "address", "ethernet", "ethernet_allow", "hosts", "datagram", "tcp_control"],
     ),
-    ("Access", &["cert", "key", "max_clients", "max_members", "sandbox"]),
+    ("Access", &["cert", "key", "max_clients", "max_members", "sandbox", "user"]),
     ("Rate control and recovery", &["controller", "fec", "recovery", "rate", "max_rate", "min_rate", "pacing"]),
-    ("Several servers", &["nats", "fleet"]),
+    ("Several servers", &["nats", "nats_ca", "nats_credentials", "fleet_key", "fleet"]),
     ("Unity Render Streaming", &["unity_render_streaming", "unity_token", "unity_pages"]),
     ("Output", &["events", "json"]),
 ];

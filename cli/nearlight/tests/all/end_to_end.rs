@@ -317,7 +317,7 @@ fn the_status_of_a_refusal_means_nothing_else() {
     let cases: [&[&str]; 3] = [&["view"], &["view", "http://localhost:1/#token=x", "--seconds", "no"], &["walk"]];
     for case in cases {
         let output = nearlight().args(case).output().expect("runs");
-        assert_eq!(output.status.code(), Some(1), "{case:?}");
+        assert_eq!(output.status.code(), Some(2), "{case:?}");
         assert!(!output.stderr.is_empty(), "{case:?}");
     }
     let help = nearlight().args(["view", "--help"]).output().expect("runs");

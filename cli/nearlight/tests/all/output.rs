@@ -213,7 +213,7 @@ fn options_of_a_program_that_is_not_there_are_refused() {
         let output = nearlight().args(["serve", "--test-card", "--port", "0", option, value]).output().expect("runs");
         let words = text(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{option}: {words}");
-        assert!(words.contains(option) && words.contains("give one after `--`"), "{option}: {words}");
+        assert!(words.contains(option) && words.contains("name one, as in"), "{option}: {words}");
     }
     for others in [["--sound", "off"], ["--display", ":77"]] {
         let mut command = nearlight();

@@ -434,7 +434,8 @@ mod tests {
             sample_spec: SampleSpec { format: SampleFormat::Invalid, channels: 0, sample_rate: 0 },
             channel_map: ChannelMap::empty(),
             buffer_attr: DEFAULTS,
-            cvolume: None,
+            // What clients send whose number of channels is in the formats.
+            cvolume: Some(ChannelVolume::norm(32)),
             formats,
             ..PlaybackStreamParams::default()
         })

@@ -478,7 +478,8 @@ mod tests {
             waits.insert(played.waited.as_micros() / 1_000);
         }
         let spread = waits.last().zip(waits.first()).map_or(0, |(last, first)| last - first);
-        assert!(spread <= 5, "{waits:?} ms");
+        // Blocks are what the delay is measured in.
+        assert!(spread <= 10, "{waits:?} ms");
     }
 
     #[test]

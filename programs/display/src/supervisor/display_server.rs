@@ -52,7 +52,7 @@ impl DisplayServer {
 }
 
 /// Checks that X servers can create their sockets, whose place cannot be chosen.
-fn check_socket_folder() -> Result<(), String> {
+pub(super) fn check_socket_folder() -> Result<(), String> {
     let folder = x_socket(0).parent().map(Path::to_owned).unwrap_or_default();
     let place = if folder.is_dir() { folder.as_path() } else { folder.parent().unwrap_or(&folder) };
     let read_only = statvfs(place).is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::RDONLY));
@@ -71,7 +71,6 @@ impl Supervisor {
     /// Starts Xvfb. Also returns the report that its display is ready.
     pub(super) fn start_x(&mut self) -> Result<(DisplayServer, Report), String> {
         let wrong = |error: io::Error| format!("cannot prepare the display: {error}");
-        check_socket_folder()?;
         let cookie = random(16).map_err(wrong)?;
         let folder = self.make_folder()?;
         let cookie_file = folder.join("Xauthority");

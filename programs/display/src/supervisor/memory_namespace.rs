@@ -4,8 +4,11 @@
 //! must be in that of its X server. The rest of the machine must not be in it: any process of the same user can write such memory.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::process::Stdio;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 
 use super::Supervisor;
@@ -33,15 +36,25 @@ impl MemoryNamespace {
         words.iter().map(OsString::from).collect()
     }
 
-    /// Returns the command that starts the program in the namespace.
-    pub(super) fn enter(self) -> Vec<OsString> {
-        let Self::Display { server: Some(server), in_user_namespace } = self else { return Vec::new() };
-        let mut words =
-            vec!["nsenter".into(), "--target".into(), server.as_raw_pid().to_string().into(), "--ipc".into()];
-        if in_user_namespace {
-            words.extend(["--user", "--preserve-credentials"].map(OsString::from));
+    /// Returns the command that starts the program in the namespace, and the files that it inherits for that. A process that Landlock scopes
+    /// may not open the namespaces of others.
+    pub(super) fn enter(self) -> io::Result<(Vec<OsString>, Vec<OwnedFd>)> {
+        let Self::Display { server: Some(server), in_user_namespace } = self else {
+            return Ok((Vec::new(), Vec::new()));
+        };
+        let (mut words, mut files) = (vec!["nsenter".into()], Vec::new());
+        let names = ["ipc", "user"].into_iter().take(if in_user_namespace { 2 } else { 1 });
+        for name in names {
+            let path = format!("/proc/{}/ns/{name}", server.as_raw_pid());
+            // Without `CLOEXEC`.
+            let file = rustix::fs::open(path, OFlags::RDONLY, Mode::empty())?;
+            words.push(format!("--{name}=/proc/self/fd/{}", file.as_raw_fd()).into());
+            files.push(file);
         }
-        words
+        if in_user_namespace {
+            words.push("--preserve-credentials".into());
+        }
+        Ok((words, files))
     }
 
     pub(super) const fn with_server(self, server: Option<Pid>) -> Self {

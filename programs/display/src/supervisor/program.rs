@@ -125,7 +125,9 @@ impl Supervisor {
         let program = self.options.command.first().ok_or("no program")?;
         let file = find_program(program).ok_or_else(|| format!("there is no program {}", program.display()))?;
         let server = self.server.as_ref().ok_or("no display")?;
-        let mut command = self.become_user(self.limits.begin(&server.namespace.enter()));
+        let (entering, _namespaces) =
+            server.namespace.enter().map_err(|error| format!("cannot enter the display's IPC namespace: {error}"))?;
+        let mut command = self.become_user(self.limits.begin(&entering));
         self.set_environment(&mut command, server);
         let (alsa_configuration, without_alsa) = self.write_alsa_configuration();
         self.set_sound_variables(&mut command, alsa_configuration.as_deref());

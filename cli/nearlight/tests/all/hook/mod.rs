@@ -239,5 +239,5 @@ fn what_cannot_be_loaded_is_said_first() {
     let mut command = nearlight();
     command.args(["hook", "--library", "/nonexistent.so", "--", "true"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (code, said) = Running::new(command).end();
-    assert_eq!((code, said.contains("there is no file /nonexistent.so")), (Some(1), true), "{said}");
+    assert_eq!((code, said.contains("/nonexistent.so does not exist")), (Some(1), true), "{said}");
 }
