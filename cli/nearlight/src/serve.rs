@@ -77,10 +77,10 @@ pub struct ServeArguments {
     /// PEM file with the private key of --cert
     #[arg(long, requires = "cert")]
     key: Option<PathBuf>,
-    /// Serve a glTF scene (.glb, .gltf, or a folder with one of them) instead of the built-in world
+    /// Serve a glTF scene (.glb, .gltf or a folder with one) instead of the built-in world
     #[arg(long, value_name = "FILE", conflicts_with_all = ["video", "test_card"])]
     scene: Option<PathBuf>,
-    /// Serve a video file with its sound in a loop, in any format that the ffmpeg command decodes
+    /// Serve a film with its sound in a loop, in any format that the ffmpeg command decodes
     #[arg(long, value_name = "FILE", conflicts_with = "test_card")]
     video: Option<PathBuf>,
     /// Serve a test card

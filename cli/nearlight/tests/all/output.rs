@@ -219,7 +219,7 @@ fn options_of_a_program_that_is_not_there_are_refused() {
         let mut command = nearlight();
         command.args(["serve", "--port", "0", "--microphone", "on"]).args(others).args(["--", "true"]);
         let words = text(&command.output().expect("runs").stderr);
-        assert!(words.contains("--microphone on needs the sound server"), "{others:?}: {words}");
+        assert!(words.contains("--microphone on needs the program's own sound server"), "{others:?}: {words}");
     }
     for others in [["--program-sandbox", "off"], ["--display", ":77"]] {
         let mut command = nearlight();
