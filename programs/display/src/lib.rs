@@ -42,7 +42,7 @@ mod windows;
 mod xtest;
 
 pub use sandbox::Sandbox;
-pub use source::ProgramSource;
+pub use source::{OUTPUT_LOG_TARGET, ProgramSource};
 pub use specification::{
     Compositor, CpuShare, DEFAULT_PROCESSES, GamepadBackend, MemoryLimit, ProgramExit, ProgramOptions, Restart,
 };

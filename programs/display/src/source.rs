@@ -50,6 +50,9 @@ const MAX_QUEUED_WINDOW_COMMANDS: usize = 64;
 /// Time for the last messages to viewers to be sent before their sessions end. Guess: a round trip of a slow path.
 const GOODBYE_DELAY: Duration = Duration::from_millis(200);
 
+/// The target of log lines that a program has printed. The supervisor limits them.
+pub const OUTPUT_LOG_TARGET: &str = "nearlight_display::output";
+
 /// A program on a display, as a source for the studio.
 pub struct ProgramSource {
     name: String,
@@ -433,7 +436,7 @@ fn handle_reports(mut reports: BufReader<ChildStdout>, shared: &Shared) {
                 shared.gamepads.store(gamepads, Ordering::Relaxed);
                 tracing::info!("{name} runs: {how}");
             }
-            Some(Report::Output { line }) => tracing::info!("{name}: {line}"),
+            Some(Report::Output { line }) => tracing::info!(target: OUTPUT_LOG_TARGET, "{name}: {line}"),
             Some(Report::Rumble { gamepad, rumble }) => shared.on_rumble(gamepad, rumble),
             Some(Report::Ended { ending, again: true }) => {
                 tracing::warn!("{name} ended with {ending} and is started again");

@@ -94,6 +94,17 @@ fn now() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
+/// Returns whether a line is one of a served program's output, which has a limit of its own.
+#[cfg(target_os = "linux")]
+fn is_limited_elsewhere(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == nearlight_display::OUTPUT_LOG_TARGET
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn is_limited_elsewhere(_: &Metadata<'_>) -> bool {
+    false
+}
+
 /// A filter for the lines of the log. Those for diagnosis, which a user has asked for, are never left out.
 #[derive(Debug)]
 pub(crate) struct RepeatedLines;
@@ -105,7 +116,7 @@ impl<S: Subscriber> Filter<S> for RepeatedLines {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        if *metadata.level() > Level::INFO || metadata.target() == module_path!() {
+        if *metadata.level() > Level::INFO || metadata.target() == module_path!() || is_limited_elsewhere(metadata) {
             return true;
         }
         let mut repetition = repetition();
