@@ -315,8 +315,14 @@ impl Room {
         if !is_member_name(&member.name) {
             return Err(JoinError::Name);
         }
-        let taken: BTreeSet<String> = self.state.members().map(|(_, member)| comparable_name(&member.name)).collect();
-        member.name = unique_name(&member.name, |name| taken.contains(name));
+        // A page that changes between its own pictures and the server's is in the room twice for a moment, so only hosts' names are protected.
+        let wanted = comparable_name(&member.name);
+        let is_host_s = |other: &Member| other.role == Role::Host && comparable_name(&other.name) == wanted;
+        if member.role != Role::Host && self.state.members().any(|(_, other)| is_host_s(other)) {
+            let names = self.state.members().map(|(_, other)| comparable_name(&other.name));
+            let taken: BTreeSet<String> = names.collect();
+            member.name = unique_name(&member.name, |name| taken.contains(name));
+        }
         let place = match self.seats.iter().position(Option::is_none) {
             Some(place) => place,
             None if self.seats.len() < MAX_MEMBERS => {
