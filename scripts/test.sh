@@ -70,8 +70,9 @@ run_nextest() {
   cargo nextest run --cargo-profile "$profile" --color never --no-tests fail --test-threads $(($(nproc) * 2)) "$@"
 }
 
+# With --lib, because the library for `nearlight hook` is put beside the commands only when it is asked for.
 rust_build() {
-  cargo build --quiet --profile "$profile" --workspace --exclude nearlight-xtask --bins --tests
+  cargo build --quiet --profile "$profile" --workspace --exclude nearlight-xtask --lib --bins --tests
 }
 rust_suites() {
   run_nextest --workspace --exclude nearlight-xtask

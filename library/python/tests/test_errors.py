@@ -61,7 +61,7 @@ class Misuse(unittest.TestCase):
                 ("uint8", lambda: host.submit(fine > 1)),
                 ("uint8", lambda: host.submit(fine.astype(numpy.int8))),
                 ("uint8", lambda: host.submit(LikePillow(fine[..., 0] > 1, "|b1"))),
-                ("uint8", lambda: host.submit(LikeTensor(fine > 1))),
+                ("uint8", lambda: host.submit(LikeTensor(fine.astype(numpy.int16)))),
                 ("uint8", lambda: host.submit(LikeTensor(fine.astype(numpy.float32)))),
                 ("tensor.cpu()", lambda: host.submit(LikeTensor(fine, device=2))),
                 ("does not have its shape", lambda: host.submit(short)),
