@@ -11,11 +11,9 @@ use nearlight_server::{BoundFront, FrontOptions};
 
 use crate::announcement::{Announcement, Style};
 use crate::fleet::FleetSecurity;
-use crate::sandbox::SandboxNeeds;
-#[cfg(target_os = "linux")]
-use crate::sandbox::ServerUser;
+use crate::sandbox::{SandboxNeeds, ServerSandbox};
 use crate::serve::stop_signal;
-use crate::{fleet, parse, sandbox};
+use crate::{fleet, parse};
 
 /// The role of users without a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -108,14 +106,8 @@ pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
     let certificate = cert.zip(key);
     let reads = certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]);
     let reads = reads.chain(security.files()).collect();
-    #[cfg(target_os = "linux")]
-    let (user, still_root) = if sandbox { ServerUser::choose(None)? } else { (None, None) };
-    #[cfg(target_os = "linux")]
-    let changes_user = user.is_some();
-    #[cfg(not(target_os = "linux"))]
-    let changes_user = false;
-    let needs = SandboxNeeds { reads, writes: Vec::new(), lowest_port: port, changes_user };
-    let restricted = if sandbox { sandbox::enter(&needs)? } else { "off (--sandbox off)".into() };
+    let sandbox = ServerSandbox::new(sandbox, None)?;
+    let restricted = sandbox.enter(&SandboxNeeds { reads, writes: Vec::new(), lowest_port: port })?;
     let everybody = everybody.map(|role| match role {
         PublicRole::Guest => Role::Guest,
         PublicRole::Spectator => Role::Spectator,
@@ -127,8 +119,7 @@ pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
         let clock = Clock::start();
         let directory = fleet::watch(&nats, &security, &options.token, clock).await?;
         let front = BoundFront::open(options, clock)?;
-        #[cfg(target_os = "linux")]
-        sandbox::change_user(user.as_ref(), still_root)?;
+        sandbox.change_user()?;
         let [mut hosts, guests, spectators] = Role::ALL.map(|role| front.links(role));
         let announcement = Announcement {
             local: hosts.remove(0),

@@ -24,14 +24,27 @@ pub(crate) struct SandboxNeeds {
     pub(crate) writes: Vec<PathBuf>,
     /// The lowest port to bind, 0 for any.
     pub(crate) lowest_port: u16,
-    /// Whether the server becomes another user once its ports are open.
-    pub(crate) changes_user: bool,
 }
 
-/// The user that a server becomes that root has started.
-#[cfg(target_os = "linux")]
+/// A server's sandbox, and the user that it becomes once its ports are open.
 #[derive(Debug)]
-pub(crate) struct ServerUser(nearlight_display::Identity);
+pub(crate) struct ServerSandbox {
+    /// Unset by `--sandbox off`.
+    is_on: bool,
+    user: ServerUser,
+}
+
+/// The user that a server becomes.
+#[derive(Debug)]
+enum ServerUser {
+    /// The one that has started it, who is not root or has asked for no sandbox.
+    Unchanged,
+    #[cfg(target_os = "linux")]
+    Other(nearlight_display::Identity),
+    /// Root, for this reason.
+    #[cfg(target_os = "linux")]
+    Root(&'static str),
+}
 
 /// The server's user if the machine has it, and otherwise the one who owns nothing.
 #[cfg(target_os = "linux")]
@@ -40,10 +53,46 @@ const USUAL_USERS: [&str; 2] = ["nearlight", "nobody"];
 #[cfg(target_os = "linux")]
 const GRAPHICS_DEVICES: &str = "/dev/dri";
 
-#[cfg(target_os = "linux")]
+impl ServerSandbox {
+    /// Chooses the user: the one of this name, or the usual one.
+    ///
+    /// # Errors
+    /// The server cannot become the user of this name.
+    pub(crate) fn new(is_on: bool, user: Option<&str>) -> anyhow::Result<Self> {
+        Ok(Self { is_on, user: if is_on { ServerUser::choose(user)? } else { ServerUser::Unchanged } })
+    }
+
+    /// Gives up what `needs` does not name; call it before any thread is started. Returns a description of what is in force.
+    pub(crate) fn enter(&self, needs: &SandboxNeeds) -> anyhow::Result<String> {
+        if self.is_on { enter(needs, self.user.is_other()) } else { Ok("off (--sandbox off)".into()) }
+    }
+
+    /// Gives up the user root, once the ports and the files that the server was given are open, and says which user the server is.
+    pub(crate) fn change_user(&self) -> anyhow::Result<()> {
+        match &self.user {
+            ServerUser::Unchanged => {}
+            #[cfg(target_os = "linux")]
+            ServerUser::Other(user) => {
+                change_process_user(user).with_context(|| format!("cannot become the user {}", user.name))?;
+                tracing::info!("the server runs as the user {}", user.name);
+            }
+            #[cfg(target_os = "linux")]
+            ServerUser::Root(why) => {
+                tracing::warn!("the server remains root, and whoever takes it over can read root's files: {why}");
+            }
+        }
+        Ok(())
+    }
+}
+
 impl ServerUser {
-    /// Returns the user of this name, or the usual one; none if the server is not root, or is to remain it. The second value says why it remains root.
-    pub(crate) fn choose(wanted: Option<&str>) -> anyhow::Result<(Option<Self>, Option<&'static str>)> {
+    #[cfg(not(target_os = "linux"))]
+    fn choose(_: Option<&str>) -> anyhow::Result<Self> {
+        Ok(Self::Unchanged)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn choose(wanted: Option<&str>) -> anyhow::Result<Self> {
         // SAFETY: the call has no conditions and cannot fail.
         #[expect(unsafe_code, reason = "the C library tells the user")]
         let is_root = unsafe { libc::geteuid() } == 0;
@@ -53,20 +102,20 @@ impl ServerUser {
                 "--user {}: only root can become another user",
                 wanted.unwrap_or_default()
             );
-            return Ok((None, None));
+            return Ok(Self::Unchanged);
         }
         if wanted == Some("root") {
-            return Ok((None, Some("--user root")));
+            return Ok(Self::Root("--user root"));
         }
         let names = wanted.map_or_else(|| USUAL_USERS.to_vec(), |name| vec![name]);
         let find = |name: &&str| nearlight_display::find_user(name).map_err(anyhow::Error::msg).transpose();
         let Some(user) = names.iter().find_map(find).transpose()? else {
             anyhow::ensure!(wanted.is_none(), "--user {}: this machine has no such user", wanted.unwrap_or_default());
-            return Ok((None, Some("this machine has no user nobody")));
+            return Ok(Self::Root("this machine has no user nobody"));
         };
         match (nearlight_display::hindrance(&user), wanted) {
-            (None, _) => Ok((Some(Self(user)), None)),
-            (Some(why), None) => Ok((None, Some(why))),
+            (None, _) => Ok(Self::Other(user)),
+            (Some(why), None) => Ok(Self::Root(why)),
             (Some(why), Some(name)) => {
                 anyhow::bail!(
                     "--user {name} is not possible: {why}. Leave out --user, or give the container what it lacks"
@@ -75,34 +124,34 @@ impl ServerUser {
         }
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    /// Makes all threads of this process the user's, for good. Open files, ports and devices stay open.
-    #[expect(unsafe_code, reason = "the C library changes the user of all threads, and nothing else does")]
-    pub(crate) fn become_it(&self) -> anyhow::Result<()> {
-        let changed = |outcome: libc::c_int| if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
-        let groups = graphics_groups();
-        let (user, group) = (self.0.user, self.0.group);
-        // SAFETY: the pointer and the length are those of a living vector; the other calls take numbers only.
-        unsafe {
-            changed(libc::setgroups(groups.len(), groups.as_ptr()))?;
-            changed(libc::setresgid(group, group, group))?;
-            changed(libc::setresuid(user, user, user))?;
-        }
-        Ok(())
+    const fn is_other(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return matches!(self, Self::Other(_));
+        #[cfg(not(target_os = "linux"))]
+        return false;
     }
 }
 
-/// Gives up the user root, and says which user the server is.
+/// Makes all threads of this process the user's, for good. Open files, ports and devices stay open.
 #[cfg(target_os = "linux")]
-pub(crate) fn change_user(user: Option<&ServerUser>, still_root: Option<&str>) -> anyhow::Result<()> {
-    if let Some(user) = user {
-        user.become_it().with_context(|| format!("cannot become the user {}", user.name()))?;
-        tracing::info!("the server runs as the user {}", user.name());
-    } else if let Some(why) = still_root {
-        tracing::warn!("the server remains root, and whoever takes it over can read root's files: {why}");
+#[expect(unsafe_code, reason = "the C library changes the user of all threads, and nothing else does")]
+fn change_process_user(identity: &nearlight_display::Identity) -> std::io::Result<()> {
+    let changed = |outcome: libc::c_int| if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
+    let groups = graphics_groups();
+    let (user, group) = (identity.user, identity.group);
+    let mut death_signal: libc::c_int = 0;
+    // SAFETY: the pointers are those of a living vector, with its length, and of a living integer; the other calls take numbers only.
+    unsafe {
+        // The kernel forgets with the user which signal this process gets when its parent ends.
+        let parent = libc::getppid();
+        changed(libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut death_signal))?;
+        changed(libc::setgroups(groups.len(), groups.as_ptr()))?;
+        changed(libc::setresgid(group, group, group))?;
+        changed(libc::setresuid(user, user, user))?;
+        changed(libc::prctl(libc::PR_SET_PDEATHSIG, death_signal))?;
+        if death_signal != 0 && libc::getppid() != parent {
+            changed(libc::raise(death_signal))?;
+        }
     }
     Ok(())
 }
@@ -136,31 +185,30 @@ const DRIVER_SETTINGS: [&str; 3] = [".local/share/vulkan", ".config/vulkan", ".d
 #[cfg(target_os = "linux")]
 const FIRST_FREE_PORT: u16 = 1024;
 
-/// Gives up what `needs` does not name; call it before any thread is started. Returns a description of what is in force.
 #[cfg(target_os = "linux")]
-pub(crate) fn enter(needs: &SandboxNeeds) -> anyhow::Result<String> {
-    let capabilities = drop_capabilities(needs).context("cannot drop capabilities")?;
+fn enter(needs: &SandboxNeeds, changes_user: bool) -> anyhow::Result<String> {
+    let capabilities = drop_capabilities(needs.lowest_port, changes_user).context("cannot drop capabilities")?;
     let files = restrict_files(needs).context("cannot restrict file access (Landlock)")?;
     let calls = refuse_system_calls().context("cannot restrict system calls (seccomp)")?;
     Ok(format!("{capabilities}; {files}; {calls}"))
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn enter(_: &SandboxNeeds) -> anyhow::Result<String> {
+fn enter(_: &SandboxNeeds, _: bool) -> anyhow::Result<String> {
     Ok("this system has no sandbox that the server supports".into())
 }
 
 #[cfg(target_os = "linux")]
 #[expect(clippy::iter_over_hash_type, reason = "capabilities are dropped in any order")]
-fn drop_capabilities(needs: &SandboxNeeds) -> anyhow::Result<&'static str> {
+fn drop_capabilities(lowest_port: u16, changes_user: bool) -> anyhow::Result<&'static str> {
     use caps::{CapSet, Capability, CapsHashSet};
 
-    let keeps_ports = (1..FIRST_FREE_PORT).contains(&needs.lowest_port)
+    let keeps_ports = (1..FIRST_FREE_PORT).contains(&lowest_port)
         && caps::has_cap(None, CapSet::Permitted, Capability::CAP_NET_BIND_SERVICE)?;
     let ports: CapsHashSet = keeps_ports.then_some(Capability::CAP_NET_BIND_SERVICE).into_iter().collect();
     // The change of the user takes away all that are left.
     let user = [Capability::CAP_SETUID, Capability::CAP_SETGID];
-    let kept: CapsHashSet = ports.iter().copied().chain(user.into_iter().filter(|_| needs.changes_user)).collect();
+    let kept: CapsHashSet = ports.iter().copied().chain(user.into_iter().filter(|_| changes_user)).collect();
     caps::clear(None, CapSet::Ambient)?;
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
         for capability in caps::read(None, CapSet::Bounding)? {
@@ -172,7 +220,7 @@ fn drop_capabilities(needs: &SandboxNeeds) -> anyhow::Result<&'static str> {
     caps::set(None, CapSet::Effective, &kept)?;
     caps::set(None, CapSet::Permitted, &kept)?;
     caps::clear(None, CapSet::Inheritable)?;
-    Ok(match (keeps_ports, needs.changes_user) {
+    Ok(match (keeps_ports, changes_user) {
         (_, true) => "no capabilities once it has started",
         (true, false) => "no capabilities but for low ports",
         (false, false) => "no capabilities",
@@ -300,7 +348,7 @@ mod tests {
         let folder = std::env::temp_dir();
         let confined = std::thread::spawn(move || {
             let needs = SandboxNeeds { reads: vec![folder.clone()], ..SandboxNeeds::default() };
-            let in_force = enter(&needs).expect("a sandbox");
+            let in_force = enter(&needs, false).expect("a sandbox");
             let mode = seccomp_mode();
             (
                 in_force,

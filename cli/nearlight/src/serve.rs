@@ -28,10 +28,8 @@ use crate::experiment::{Experiment, ServerExperiment};
 use crate::fleet::FleetSecurity;
 #[cfg(target_os = "linux")]
 use crate::program::ProgramArguments;
-use crate::sandbox::SandboxNeeds;
-#[cfg(target_os = "linux")]
-use crate::sandbox::ServerUser;
-use crate::{agones, fleet, log, memory, parse, sandbox};
+use crate::sandbox::{SandboxNeeds, ServerSandbox};
+use crate::{agones, fleet, log, memory, parse};
 
 #[derive(Debug, Args)]
 #[command(mut_args(help::arrange), after_help = help::EXAMPLES)]
@@ -286,11 +284,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     let interfaces = open_interfaces(&arguments)?;
     let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
     validate(&arguments)?;
-    #[cfg(target_os = "linux")]
-    let (user, still_root) = if sandboxed { ServerUser::choose(arguments.user.as_deref())? } else { (None, None) };
-    #[cfg(not(target_os = "linux"))]
-    let user = None::<()>;
-    let changes_user = user.is_some();
+    let sandbox = ServerSandbox::new(sandboxed, arguments.user.as_deref())?;
     // The program runs outside the server's sandbox, in one of its own.
     #[cfg(target_os = "linux")]
     let program = arguments.program.open(arguments.size, arguments.fps, arguments.sound)?;
@@ -308,7 +302,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     memory::return_freed_memory();
     let unity = options.unity.clone();
     // Threads inherit the restrictions of the one that starts them.
-    let sandbox = enter_sandbox(sandboxed, &SandboxNeeds { changes_user, ..needs(&options, &security)? })?;
+    let restrictions = sandbox.enter(&needs(&options, &security)?)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
         // The link is not printed early for a file, which may be invalid, or as JSON: scripts expect that clients can connect at once. In all other
@@ -318,7 +312,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         if style != Style::Json {
             log::hold();
         }
-        tracing::info!("sandbox: {sandbox}");
+        tracing::info!("sandbox: {restrictions}");
         let carrier = match nats {
             Some(url) => Some(fleet::join(&url, &security, token.as_ref(), clock).await?),
             None => None,
@@ -346,8 +340,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         #[cfg(not(target_os = "linux"))]
         let server = server.start()?;
         // Its ports, devices and the owner's files are open.
-        #[cfg(target_os = "linux")]
-        sandbox::change_user(user.as_ref(), still_root)?;
+        sandbox.change_user()?;
         let stop = stop_signal(quiet)?;
         if !early {
             announce()?;
@@ -387,11 +380,6 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         ended?;
         Ok(ExitCode::SUCCESS)
     })
-}
-
-/// Returns a description of the sandbox that was entered.
-fn enter_sandbox(wanted: bool, needs: &SandboxNeeds) -> anyhow::Result<String> {
-    if wanted { sandbox::enter(needs) } else { Ok("off (--sandbox off)".into()) }
 }
 
 /// Waits for `stop`, or until the fleet that owns this server ends it. `places` is the number of places for clients and members.
@@ -472,7 +460,6 @@ fn needs(options: &ServeOptions, security: &FleetSecurity) -> anyhow::Result<San
         reads,
         writes: options.events.clone().into_iter().collect(),
         lowest_port: ports.min().unwrap_or(0),
-        changes_user: false,
     })
 }
 

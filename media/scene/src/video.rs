@@ -17,7 +17,7 @@ use crate::push::{FrameTimer, Watch};
 use crate::{
     Application, Damage, PictureSink, PushSource, SceneError, SoundFeed, SubmittedPicture, Viewer, ViewerInput,
 };
-use ffmpeg::{Decoders, Decoding, Description, Pass, describe};
+use ffmpeg::{DecodeOptions, Decoders, Description, Pass, describe};
 use sound_track::{FilmSound, SoundSteps, steps_per_picture};
 
 /// Decoded pictures that wait for their display time: enough to hide a slow one. Guess.
@@ -34,7 +34,7 @@ const OPENED_BEFORE_SECONDS: u64 = 2;
 
 /// A decoder whose pictures all viewers share. Every picture is read from the pipe once and borrowed from there.
 pub struct VideoSource {
-    decoding: Decoding,
+    options: DecodeOptions,
     /// What is heard, for people.
     heard: String,
     decoders: Decoders,
@@ -62,10 +62,10 @@ impl VideoSource {
         let (description, heard) = listen(file).map_err(failed)?;
         let has_sound = description.sound_tracks > 0;
         let (file, size, duration) = (file.to_path_buf(), (width, height), description.duration);
-        let decoding = Decoding { file, size, fps, duration, has_sound };
-        match Self::begin(decoding.clone(), heard) {
+        let options = DecodeOptions { file, size, fps, duration, has_sound };
+        match Self::begin(options.clone(), heard) {
             Err(reason) if has_sound => {
-                let silent = Decoding { has_sound: false, ..decoding };
+                let silent = DecodeOptions { has_sound: false, ..options };
                 let source =
                     Self::begin(silent, "without its sound, which cannot be decoded".into()).map_err(failed)?;
                 tracing::warn!("{} is played without its sound, which cannot be decoded: {reason}", source.name());
@@ -75,25 +75,25 @@ impl VideoSource {
         }
     }
 
-    fn begin(decoding: Decoding, heard: String) -> Result<Self, String> {
+    fn begin(options: DecodeOptions, heard: String) -> Result<Self, String> {
         let decoders = Decoders::default();
-        let pass = decoding.start(&decoders).map_err(|error| match error.kind() {
+        let pass = options.start(&decoders).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
                 "the program `ffmpeg`, which decodes video files, is missing (Debian: apt install ffmpeg)".into()
             }
             _ => format!("ffmpeg does not start: {error}"),
         })?;
-        let queued = queued_pictures(&decoding);
+        let queued = queued_pictures(&options);
         let (ready_to, ready) = sync_channel(queued);
         let (spent, spent_from) = sync_channel(queued + 2);
         for _ in 0..queued {
             // The channel has space for all of them.
-            let _ = spent.try_send(Canvas::new(decoding.size.0, decoding.size.1));
+            let _ = spent.try_send(Canvas::new(options.size.0, options.size.1));
         }
-        let sound = decoding.has_sound.then(FilmSound::default);
+        let sound = options.has_sound.then(FilmSound::default);
         let (failure_to, failure) = sync_channel(1);
         let projector = Projector {
-            decoding: decoding.clone(),
+            options: options.clone(),
             decoders: decoders.clone(),
             ready: ready_to,
             spent: spent_from,
@@ -106,7 +106,7 @@ impl VideoSource {
         match ready.recv_timeout(FIRST_PICTURE_LIMIT) {
             Ok(first) => {
                 let film = Some(DecodedPictures { ready, spent, first });
-                Ok(Self { decoding, heard, decoders, film, sound, watch: None })
+                Ok(Self { options, heard, decoders, film, sound, watch: None })
             }
             Err(error) => {
                 decoders.close();
@@ -121,7 +121,7 @@ impl VideoSource {
     }
 
     fn name(&self) -> std::path::Display<'_> {
-        Path::new(self.decoding.file.file_name().unwrap_or(self.decoding.file.as_os_str())).display()
+        Path::new(self.options.file.file_name().unwrap_or(self.options.file.as_os_str())).display()
     }
 }
 
@@ -147,10 +147,10 @@ fn listen(file: &Path) -> Result<(Description, String), String> {
 }
 
 /// Returns how many decoded pictures may wait.
-fn queued_pictures(decoding: &Decoding) -> usize {
-    let (width, height) = decoding.size;
+fn queued_pictures(options: &DecodeOptions) -> usize {
+    let (width, height) = options.size;
     let room = MAX_QUEUED_BYTES / (usize::from(width) * usize::from(height) * 4).max(1);
-    let sound = if decoding.has_sound { usize::from(decoding.fps) / QUEUED_PART_OF_SECOND } else { 0 };
+    let sound = if options.has_sound { usize::from(options.fps) / QUEUED_PART_OF_SECOND } else { 0 };
     sound.min(room).max(QUEUED_PICTURES)
 }
 
@@ -167,7 +167,7 @@ fn explain_error(words: &str) -> String {
 
 /// Reads the film's passes one after the other.
 struct Projector {
-    decoding: Decoding,
+    options: DecodeOptions,
     decoders: Decoders,
     ready: SyncSender<Canvas>,
     spent: Receiver<Canvas>,
@@ -178,8 +178,8 @@ impl Projector {
     /// Fills returned pictures until the film is closed or fails. Returns what the decoder said at last.
     fn run(self, mut pass: Pass) -> String {
         let Ok(mut canvas) = self.spent.recv() else { return String::new() };
-        let lead = OPENED_BEFORE_SECONDS * u64::from(self.decoding.fps);
-        let open_next_at = self.decoding.pictures().map(|pictures| pictures.saturating_sub(lead).max(1));
+        let lead = OPENED_BEFORE_SECONDS * u64::from(self.options.fps);
+        let open_next_at = self.options.pictures().map(|pictures| pictures.saturating_sub(lead).max(1));
         let (mut before, mut reported) = (0, String::new());
         loop {
             let sound = self.read_sound(&mut pass, before);
@@ -190,7 +190,7 @@ impl Projector {
                     return String::new();
                 }
                 if open_next_at == Some(count) {
-                    next = self.decoding.start(&self.decoders).ok();
+                    next = self.options.start(&self.decoders).ok();
                 }
                 let Ok(returned) = self.spent.recv() else { return String::new() };
                 canvas = returned;
@@ -204,11 +204,11 @@ impl Projector {
                 return words;
             }
             if !words.is_empty() && words != reported {
-                tracing::warn!("ffmpeg reports errors in {}: {words}", self.decoding.file.display());
+                tracing::warn!("ffmpeg reports errors in {}: {words}", self.options.file.display());
                 reported = words;
             }
             before += count;
-            pass = match next.map_or_else(|| self.decoding.start(&self.decoders), Ok) {
+            pass = match next.map_or_else(|| self.options.start(&self.decoders), Ok) {
                 Ok(next) => next,
                 Err(error) => return error.to_string(),
             };
@@ -218,7 +218,7 @@ impl Projector {
     /// Reads the sound of a pass that begins after this many pictures.
     fn read_sound(&self, pass: &mut Pass, pictures: u64) -> Option<std::thread::JoinHandle<()>> {
         let (sound, samples) = (self.sound.clone()?, pass.sound.take()?);
-        let place = pictures * u64::from(SOUND_RATE) / u64::from(self.decoding.fps.max(1));
+        let place = pictures * u64::from(SOUND_RATE) / u64::from(self.options.fps.max(1));
         Some(std::thread::spawn(move || sound.read(samples, place)))
     }
 }
@@ -256,7 +256,7 @@ impl DecodedPictures {
 
 impl Application for VideoSource {
     fn describe(&self) -> String {
-        let (width, height) = self.decoding.size;
+        let (width, height) = self.options.size;
         format!("video {} ({width}x{height}, ffmpeg), {}", self.name(), self.heard)
     }
 
@@ -268,7 +268,7 @@ impl Application for VideoSource {
 impl PushSource for VideoSource {
     fn start(&mut self, sink: Arc<dyn PictureSink>) -> std::io::Result<()> {
         let Some(film) = self.film.take() else { return Ok(()) };
-        let fps = self.decoding.fps;
+        let fps = self.options.fps;
         let sound = self.sound.clone().map(|sound| SoundSteps::new(sound, fps));
         let steps = if sound.is_some() { steps_per_picture(fps) } else { 1 };
         let (watch, timer) = FrameTimer::new(fps * steps as u16);
@@ -367,7 +367,7 @@ mod tests {
         let file = film("unknown.mkv", &[&pictures[..], &tone].concat());
         let mut bytes = std::fs::read(&file).expect("the film");
         let name = bytes.windows(6).position(|window| window == b"A_FLAC").expect("the codec's name");
-        bytes[name..name + 6].copy_from_slice(b"A_XXXX");
+        bytes[name..name + 6].copy_from_slice(b"A_NONE");
         std::fs::write(&file, bytes).expect("written");
         let mut source = VideoSource::open(&file, SIZE, FPS).expect("a film");
         assert!(source.sound().is_none() && source.describe().contains("cannot be decoded"), "{}", source.describe());

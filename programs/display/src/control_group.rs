@@ -26,7 +26,7 @@ pub(crate) enum Limit {
 }
 
 /// A value for a file of a control group.
-struct Setting {
+struct ControlValue {
     file: &'static str,
     value: String,
     /// Whether the limit does not hold without it. Kernels that do not account for swap lack the file for that.
@@ -42,9 +42,9 @@ impl Limit {
         }
     }
 
-    fn settings(self, version: Version) -> Vec<Setting> {
-        let required = |file, value| Setting { file, value, required: true };
-        let optional = |file, value| Setting { file, value, required: false };
+    fn settings(self, version: Version) -> Vec<ControlValue> {
+        let required = |file, value| ControlValue { file, value, required: true };
+        let optional = |file, value| ControlValue { file, value, required: false };
         match (self, version) {
             (Self::Processors(percent), version) => {
                 let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -82,10 +82,7 @@ impl ControlGroups {
         let (mut made, mut refused) = (Self::default(), Vec::new());
         let (groups, mounts) = match (read_to_string("/proc/self/cgroup"), read_to_string("/proc/self/mountinfo")) {
             (Ok(groups), Ok(mounts)) => (groups, mounts),
-            (Err(error), _) | (_, Err(error)) => {
-                let same = |limit: &Limit| (*limit, io::Error::new(error.kind(), error.to_string()));
-                return (made, limits.iter().map(same).collect());
-            }
+            (Err(error), _) | (_, Err(error)) => return (made, refusals(limits, &error).collect()),
         };
         let unified = Hierarchy::v2(&groups, &mounts);
         let has = |limit: &Limit| {
@@ -113,23 +110,21 @@ impl ControlGroups {
         if time.is_empty() || others.is_empty() {
             return self.add(hierarchy, limits, refused);
         }
-        match hierarchy.limit(limits) {
-            Ok(group) => self.groups.extend(group.into_path()),
-            Err(error) => {
-                refused.extend(time.into_iter().map(|limit| (limit, io::Error::new(error.kind(), error.to_string()))));
-                self.add(hierarchy, &others, refused);
-            }
+        if let Err(error) = self.try_add(hierarchy, limits) {
+            refused.extend(refusals(&time, &error));
+            self.add(hierarchy, &others, refused);
         }
     }
 
     fn add(&mut self, hierarchy: &Hierarchy, limits: &[Limit], refused: &mut Vec<(Limit, io::Error)>) {
-        match hierarchy.limit(limits) {
-            Ok(group) => self.groups.extend(group.into_path()),
-            Err(error) => {
-                let same = |limit: &Limit| (*limit, io::Error::new(error.kind(), error.to_string()));
-                refused.extend(limits.iter().map(same));
-            }
+        if let Err(error) = self.try_add(hierarchy, limits) {
+            refused.extend(refusals(limits, &error));
         }
+    }
+
+    fn try_add(&mut self, hierarchy: &Hierarchy, limits: &[Limit]) -> io::Result<()> {
+        self.groups.extend(hierarchy.limit(limits)?.into_path());
+        Ok(())
     }
 
     /// Returns a command that runs a program within the limits.
@@ -160,6 +155,11 @@ impl Drop for ControlGroups {
             let _ = remove_dir(group);
         }
     }
+}
+
+/// Returns the limits that one error has prevented, each with the error.
+fn refusals(limits: &[Limit], error: &io::Error) -> impl Iterator<Item = (Limit, io::Error)> {
+    limits.iter().map(|limit| (*limit, io::Error::new(error.kind(), error.to_string())))
 }
 
 fn members(group: &Path) -> PathBuf {
@@ -250,7 +250,7 @@ impl Hierarchy {
         let path = parent.join(format!("nearlight-{}", std::process::id()));
         create_dir(&path)?;
         let group = NewGroup(Some(path.clone()));
-        for Setting { file, value, required } in limits.iter().flat_map(|limit| limit.settings(self.version)) {
+        for ControlValue { file, value, required } in limits.iter().flat_map(|limit| limit.settings(self.version)) {
             let written = write_existing(&path.join(file), &value);
             if required {
                 written?;

@@ -86,6 +86,11 @@ pub(crate) fn random(count: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Returns a function that adds a path to an error.
+pub(crate) fn naming(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 /// Returns a random name for a file or folder.
 pub(crate) fn random_name() -> io::Result<String> {
     let number = random(8)?.into_iter().fold(0_u64, |number, byte| number << 8 | u64::from(byte));

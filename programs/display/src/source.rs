@@ -1,6 +1,7 @@
 //! The server's end: a source that paces itself, and the messages to viewers' pages.
 
 mod messages;
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -20,27 +21,22 @@ use nearlight_scene::{
 };
 use nearlight_sound::SoundBlock;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{CursorShape, Haptics, HapticsTarget, MAX_HAPTICS_MILLISECONDS};
+use nearlight_wire::CursorShape;
 use serde::Serialize;
-use serde_json::json;
 
-use self::messages::{PageMessage, PageRequest, clipboard_output, message, page_message, windows_page_message};
+use self::messages::{PageMessage, PageRequest, message, page_message};
+use self::shared::{Shared, State};
 use crate::DisplayError;
 use crate::capture::CaptureFlags;
 use crate::connection::{DisplayAddress, ThreadError, Waker, wake_pipe};
 use crate::controls::ControlState;
-use crate::cursor::hidden;
 use crate::environment;
-use crate::gamepad::Rumble;
 use crate::injection::{InjectionEvent, ViewerEvent};
 use crate::microphone::Microphone;
 use crate::specification::{ProgramExit, ProgramOptions, Report, SOUND_SOCKET, SupervisorCommand, Task};
 use crate::sway;
 use crate::threads::{ThreadInputs, Threads, open_x};
 use crate::windows::{WindowCommand, WindowEvent};
-
-/// Maximum number of outputs queued for the studio. Guess: the studio takes them at once.
-const MAX_QUEUED_OUTPUTS: usize = 256;
 
 /// Maximum number of viewers' events that wait for the display. Guess: eight viewers with 60 a second while a program blocks it for half a minute.
 const MAX_QUEUED_VIEWER_EVENTS: usize = 16 << 10;
@@ -126,161 +122,6 @@ impl Drop for Supervisor {
         // The supervisor ends the program when its input closes.
         *self.input.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let _ = self.process.wait();
-    }
-}
-
-struct Shared {
-    sink: OnceLock<Arc<dyn PictureSink>>,
-    flags: CaptureFlags,
-    state: Mutex<State>,
-    exit: Arc<OnceLock<ProgramExit>>,
-    /// How many gamepads the program can have.
-    gamepads: AtomicU8,
-    name: String,
-}
-
-/// State of which viewers are informed, and the queued outputs.
-struct State {
-    pointer: (CursorShape, bool),
-    /// Whether the display draws the pointer into the picture, at the driver's position.
-    pointer_in_picture: bool,
-    windows: String,
-    controls: ControlState,
-    viewers: BTreeSet<Viewer>,
-    /// Names of the viewers who have given one.
-    names: BTreeMap<Viewer, String>,
-    outputs: VecDeque<(Viewer, Output)>,
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn on_window_event(&self, event: WindowEvent) {
-        let mut state = self.state();
-        let output = match event {
-            WindowEvent::Pointer { cursor, captured } => {
-                state.pointer = (cursor.clone(), captured);
-                Output::Pointer { cursor, captured }
-            }
-            WindowEvent::Clipboard(text) => {
-                let Some(driver) = state.controls.driver else { return };
-                state.queue(std::iter::once((driver, clipboard_output(text))));
-                drop(state);
-                return self.notify_sink();
-            }
-            WindowEvent::Resized => return,
-            WindowEvent::Windows(windows) => {
-                state.windows = windows_page_message(&windows);
-                Output::Message(message(&state.windows))
-            }
-        };
-        let viewers: Vec<Viewer> = state.viewers.iter().copied().collect();
-        state.queue(viewers.into_iter().map(|viewer| (viewer, output.clone())));
-        drop(state);
-        self.notify_sink();
-    }
-
-    /// Sends each viewer the state of the controls from its point of view, after updating the state with `controls` if there is one.
-    fn announce_controls(&self, controls: Option<ControlState>) {
-        let mut state = self.state();
-        state.controls = controls.unwrap_or_else(|| std::mem::take(&mut state.controls));
-        let mut outputs: Vec<_> = state.viewers.iter().map(|viewer| (*viewer, state.controls_for(*viewer))).collect();
-        if state.pointer_in_picture {
-            outputs.extend(state.viewers.iter().map(|viewer| (*viewer, state.pointer_for(*viewer))));
-        }
-        state.queue(outputs.into_iter());
-        drop(state);
-        self.notify_sink();
-    }
-
-    /// Rumbles the driver's gamepad that backs the program's gamepad `number`.
-    fn on_rumble(&self, number: u8, Rumble { strong, weak, milliseconds }: Rumble) {
-        let mut state = self.state();
-        let source = state.controls.gamepads.get(usize::from(number)).copied().flatten();
-        let Some((driver, gamepad)) = state.controls.driver.zip(source) else { return };
-        let strength = |of: u16| f32::from(of) / f32::from(u16::MAX);
-        let milliseconds = if milliseconds == 0 { u16::MAX } else { milliseconds }.min(MAX_HAPTICS_MILLISECONDS);
-        let haptics = Haptics {
-            target: HapticsTarget::Gamepad(gamepad),
-            milliseconds,
-            strong: strength(strong),
-            weak: strength(weak),
-        };
-        state.queue(std::iter::once((driver, Output::Haptics(haptics))));
-        drop(state);
-        self.notify_sink();
-    }
-
-    /// Tells a viewer that its input has no effect.
-    fn on_refused(&self, viewer: Viewer) {
-        let refused = Output::Message(message(&page_message("refused", &true.into())));
-        self.state().queue(std::iter::once((viewer, refused)));
-        self.notify_sink();
-    }
-
-    /// Tells a viewer that its text is not on the program's clipboard.
-    fn on_clipboard_refused(&self, viewer: Viewer) {
-        let words = "What you pasted did not reach the program, because another viewer has the controls.";
-        let notice = Output::Message(message(&page_message("notice", &words.into())));
-        self.state().queue(std::iter::once((viewer, notice)));
-        self.notify_sink();
-    }
-
-    /// Returns whether a viewer's text may be put on the clipboard: the driver's, or anyone's if nobody has the controls.
-    fn may_paste(&self, viewer: Viewer) -> bool {
-        self.state().controls.driver.is_none_or(|driver| driver == viewer)
-    }
-
-    fn broadcast(&self, text: &str) {
-        let mut state = self.state();
-        let viewers: Vec<Viewer> = state.viewers.iter().copied().collect();
-        state.queue(viewers.into_iter().map(|viewer| (viewer, Output::Message(message(text)))));
-        drop(state);
-        self.notify_sink();
-    }
-
-    fn notify_sink(&self) {
-        if let Some(sink) = self.sink.get() {
-            sink.on_output();
-        }
-    }
-
-    fn fail(&self, reason: String) {
-        self.end(SceneError::Program(reason));
-    }
-
-    fn end(&self, reason: SceneError) {
-        if let Some(sink) = self.sink.get().filter(|_| !self.flags.is_closed()) {
-            sink.on_failed(reason);
-        }
-    }
-}
-
-impl State {
-    fn queue(&mut self, outputs: impl Iterator<Item = (Viewer, Output)>) {
-        let room = MAX_QUEUED_OUTPUTS.saturating_sub(self.outputs.len());
-        self.outputs.extend(outputs.take(room));
-    }
-
-    fn pointer_for(&self, viewer: Viewer) -> Output {
-        let (cursor, captured) = self.pointer.clone();
-        let drives = self.controls.driver == Some(viewer);
-        Output::Pointer { cursor: if self.pointer_in_picture && drives { hidden() } else { cursor }, captured }
-    }
-
-    fn controls_for(&self, viewer: Viewer) -> Output {
-        let ControlState { driver, requests, .. } = &self.controls;
-        let holder = driver.map(|driver| if driver == viewer { "you" } else { "other" });
-        let content = json!({
-            "holder": holder,
-            "name": driver.and_then(|driver| self.names.get(&driver)),
-            "asked": requests.contains(&viewer),
-            "wanted": holder == Some("you") && !requests.is_empty(),
-            "viewers": self.viewers.len(),
-        });
-        Output::Message(message(&page_message("controls", &content)))
     }
 }
 
@@ -441,13 +282,13 @@ fn handle_reports(mut reports: BufReader<ChildStdout>, shared: &Shared) {
             Some(Report::Ended { ending, again: true }) => {
                 tracing::warn!("{name} ended with {ending} and is started again");
                 let words = format!("{name} ended with {ending}. It is started again.");
-                shared.broadcast(&page_message("notice", &words.into()));
+                shared.broadcast(&Output::Message(message(&page_message("notice", &words.into()))));
             }
             Some(Report::Ended { ending, again: false }) => {
                 let _ = shared.exit.set(ending);
                 let words = format!("{name} has ended with {ending}");
                 tracing::info!("{words}");
-                shared.broadcast(&page_message("ended", &words.clone().into()));
+                shared.broadcast(&Output::Message(message(&page_message("ended", &words.clone().into()))));
                 wait_for_goodbye();
                 return shared.end(SceneError::ProgramEnded(words));
             }

@@ -19,7 +19,7 @@ const UNSIGNED_INT: u32 = 5_125;
 
 /// Decodes everything that is compressed. `root` refers to the decoded buffers afterwards.
 pub fn decompress(root: &mut Value, buffers: &mut Vec<Vec<u8>>) -> Result<(), String> {
-    let mut decoded = Decoded { buffers, bytes: 0 };
+    let mut decoded = BufferList { buffers, bytes: 0 };
     for (number, view) in items_mut(root, "bufferViews").iter_mut().enumerate() {
         let compressed = MESHOPT.iter().map(|name| &view["extensions"][name]).find(|extension| extension.is_object());
         let Some(compressed) = compressed.cloned() else { continue };
@@ -87,12 +87,12 @@ fn describe(root: &mut Value, buffers: &[Vec<u8>]) {
     }
 }
 
-struct Decoded<'a> {
+struct BufferList<'a> {
     buffers: &'a mut Vec<Vec<u8>>,
     bytes: usize,
 }
 
-impl Decoded<'_> {
+impl BufferList<'_> {
     /// Adds a buffer and returns its index.
     fn add(&mut self, data: Vec<u8>) -> Result<usize, String> {
         self.reserve(data.len())?;
@@ -125,9 +125,7 @@ impl Decoded<'_> {
         }
         let zeros = empty.iter().filter(|number| is_referenced(**number));
         let length = zeros.map(|number| bytes_of(&root["accessors"][*number])).max().unwrap_or(0).max(1);
-        self.reserve(length)?;
-        self.buffers.push(vec![0; length]);
-        let buffer = self.buffers.len() - 1;
+        let buffer = self.add(vec![0; length])?;
         let Some(described) = root.as_object_mut() else { return Ok(()) };
         let views = described.entry("bufferViews").or_insert_with(|| json!([]));
         let Some(views) = views.as_array_mut() else { return Err("its buffer views are no list".into()) };

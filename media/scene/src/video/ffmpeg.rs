@@ -19,7 +19,7 @@ const MAX_ERROR_CHARS: usize = 400;
 
 /// How a film is decoded.
 #[derive(Clone, Debug)]
-pub(super) struct Decoding {
+pub(super) struct DecodeOptions {
     pub(super) file: PathBuf,
     pub(super) size: (u16, u16),
     pub(super) fps: u16,
@@ -73,7 +73,7 @@ fn named(file: &Path) -> PathBuf {
     if file.is_absolute() { file.to_path_buf() } else { Path::new(".").join(file) }
 }
 
-impl Decoding {
+impl DecodeOptions {
     /// Returns the number of pictures of one pass, if the film's length is known.
     pub(super) fn pictures(&self) -> Option<u64> {
         self.duration.map(|duration| (duration * f64::from(self.fps)).round() as u64)

@@ -1,10 +1,10 @@
 //! The X display's selections, for text: `CLIPBOARD`, to which programs copy by a command, and `PRIMARY`, which holds what is selected.
 //!
-//! Text of either is reported for the viewer in control ([`reading`]). The viewer's text becomes `CLIPBOARD`, and `PRIMARY` too unless that
+//! Text of either is reported for the viewer in control ([`reader`]). The viewer's text becomes `CLIPBOARD`, and `PRIMARY` too unless that
 //! belongs to a program that pastes from `CLIPBOARD` anyway: such programs drop the user's selection, which the pasted text is to replace,
 //! when they lose `PRIMARY`. Programs get it at once, or in increments if it is long ([`Transfer`]; ICCCM 2.7.2).
 
-mod reading;
+mod reader;
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use x11rb::protocol::xproto::{
 };
 use x11rb::wrapper::ConnectionExt as _;
 
-use self::reading::Reading;
+use self::reader::SelectionReader;
 use crate::connection::{Display, XError};
 
 x11rb::atom_manager! {
@@ -60,8 +60,8 @@ pub(crate) struct Clipboard {
     waiting: Vec<SelectionRequestEvent>,
     transfers: Vec<Transfer>,
     /// What programs have copied, and what they have selected.
-    copied: Reading,
-    selected: Reading,
+    copied: SelectionReader,
+    selected: SelectionReader,
     /// The last text that was reported for the viewer. If the viewer pastes it, the display already has it.
     reported: Option<String>,
 }
@@ -97,8 +97,8 @@ impl Clipboard {
         let changes = SelectionEventMask::SET_SELECTION_OWNER
             | SelectionEventMask::SELECTION_WINDOW_DESTROY
             | SelectionEventMask::SELECTION_CLIENT_CLOSE;
-        let copied = Reading::new(atoms.CLIPBOARD, atoms.NEARLIGHT_CLIPBOARD);
-        let selected = Reading::new(AtomEnum::PRIMARY.into(), atoms.NEARLIGHT_PRIMARY);
+        let copied = SelectionReader::new(atoms.CLIPBOARD, atoms.NEARLIGHT_CLIPBOARD);
+        let selected = SelectionReader::new(AtomEnum::PRIMARY.into(), atoms.NEARLIGHT_PRIMARY);
         for selection in [copied.selection, selected.selection] {
             connection.xfixes_select_selection_input(display.root, selection, changes)?;
         }
@@ -154,18 +154,18 @@ impl Clipboard {
         Ok(())
     }
 
-    fn reading(&mut self, selection: Atom) -> Option<&mut Reading> {
-        [&mut self.copied, &mut self.selected].into_iter().find(|reading| reading.selection == selection)
+    fn reader(&mut self, selection: Atom) -> Option<&mut SelectionReader> {
+        [&mut self.copied, &mut self.selected].into_iter().find(|reader| reader.selection == selection)
     }
 
     /// Handles a new owner of a selection, or that it has none. Returns whether [`Self::read_selected`] is to be called once the selection
     /// has settled: programs own it anew whenever the pointer has extended it.
     pub(crate) fn on_owner(&mut self, display: &Display, selection: Atom, owner: Window) -> Result<bool, XError> {
         let (own, atoms, primary) = (self.window, self.atoms, self.selected.selection);
-        let Some(reading) = self.reading(selection) else { return Ok(false) };
-        let is_of_program = reading.on_owner(own, owner);
+        let Some(reader) = self.reader(selection) else { return Ok(false) };
+        let is_of_program = reader.on_owner(own, owner);
         if is_of_program && selection != primary {
-            reading.begin(display, &atoms, own)?;
+            reader.begin(display, &atoms, own)?;
         }
         Ok(is_of_program && selection == primary)
     }
@@ -182,10 +182,10 @@ impl Clipboard {
         answer: &SelectionNotifyEvent,
     ) -> Result<Option<CopiedText>, XError> {
         let (window, atoms) = (self.window, self.atoms);
-        let Some(reading) = self.reading(answer.selection).filter(|_| answer.requestor == window) else {
+        let Some(reader) = self.reader(answer.selection).filter(|_| answer.requestor == window) else {
             return Ok(None);
         };
-        let text = reading.on_answer(display, &atoms, window, answer)?;
+        let text = reader.on_answer(display, &atoms, window, answer)?;
         Ok(self.report(text))
     }
 

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::memory_namespace::MemoryNamespace;
 use super::{POLL_INTERVAL, Supervisor, SupervisorEvent, now, pause};
 use crate::connection::{DisplayAddress, x_socket};
-use crate::host::{authority, pid, random, random_name};
+use crate::host::{authority, naming, pid, random, random_name};
 use crate::specification::Report;
 use crate::sway;
 use crate::users::Identity;
@@ -197,8 +197,7 @@ impl Supervisor {
 
     fn hand_over(&self, path: &Path) -> io::Result<()> {
         let Some(Identity { user, group, .. }) = self.identity() else { return Ok(()) };
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        chown(path, Some(*user), Some(*group)).map_err(named)
+        chown(path, Some(*user), Some(*group)).map_err(naming(path))
     }
 
     /// Waits until the server answers. Returns false on timeout, or if it has ended.

@@ -11,7 +11,7 @@ use crate::gamepad::Rumble;
 use crate::gamepad_devices::GamepadDevices;
 use crate::gamepad_file::GamepadFile;
 use crate::gamepads::PadChange;
-use crate::host::random_name;
+use crate::host::{naming, random_name};
 use crate::sandbox::{Input, Sandbox};
 use crate::specification::{GamepadBackend, Report};
 use crate::users::Identity;
@@ -73,8 +73,7 @@ struct InputFolder(PathBuf);
 impl InputFolder {
     fn make() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("nearlight-{}-input", random_name()?));
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        std::fs::DirBuilder::new().mode(0o755).create(&path).map_err(named)?;
+        std::fs::DirBuilder::new().mode(0o755).create(&path).map_err(naming(&path))?;
         Ok(Self(path))
     }
 }

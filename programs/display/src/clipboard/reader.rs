@@ -8,7 +8,7 @@ use super::{Atoms, CopiedText, from_latin1};
 use crate::connection::{Display, XError};
 
 /// The state of a selection, and of reading it.
-pub(super) struct Reading {
+pub(super) struct SelectionReader {
     pub(super) selection: Atom,
     /// The property of our window into which the owner writes.
     pub(super) property: Atom,
@@ -40,7 +40,7 @@ enum State {
     Increments { target: Atom, bytes: Vec<u8>, length: usize },
 }
 
-impl Reading {
+impl SelectionReader {
     pub(super) const fn new(selection: Atom, property: Atom) -> Self {
         Self { selection, property, owner: Owner::None, state: State::Idle }
     }
