@@ -22,11 +22,12 @@ export PATH=$prefix/bin:$PATH
 [ "$(command -v nearlight)" = "$prefix/bin/nearlight" ] || fail "nearlight is not found in PATH"
 nearlight --version
 nearlight lab --help >/dev/null || fail "nearlight does not find nearlight-lab"
-(cd "$folder" && nearlight lab list | grep -q vrcc-stable) || fail "the installed plans are not listed"
+plans=$(cd "$folder" && nearlight lab list)
+[[ $plans == *vrcc-stable* ]] || fail "the installed plans are not listed"
 for page in nearlight nearlight-serve nearlight-lab-run nearlight-link; do
   [ -s "$prefix/share/man/man1/$page.1" ] || fail "there is no manual page $page"
 done
-grep -q -- '--headless' "$prefix/share/man/man1/nearlight-view.1" || fail "the manual page of nearlight view lacks its options"
+grep -qF -- '\-\-headless' "$prefix/share/man/man1/nearlight-view.1" || fail "the manual page of nearlight view lacks its options"
 bash -n "$prefix/share/bash-completion/completions/nearlight" || fail "the completions are not a script"
 grep -qF "ExecStart=\"$prefix/bin/nearlight\" serve" "$prefix/lib/systemd/user/nearlight.service" || fail "the service file names another command"
 
