@@ -1,6 +1,5 @@
 // The page: connects the shell, the worker that plays the stream, the screen's user and the headset.
 
-import { explain } from "./carrier.ts";
 import { pageTime } from "./clock.ts";
 import { showCursor } from "./cursor.ts";
 import { Ends } from "./ends.ts";
@@ -12,24 +11,24 @@ import type { Hooks } from "./hooks.ts";
 import { Hud } from "./hud.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import { connected, rumble } from "./input/gamepad.ts";
-import { type MovedPage, type Pairing, pairingOf, takeMovedPage } from "./link.ts";
+import type { MovedPage, Pairing } from "./link.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
 import type { ConnectionState, FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
 import { messageOf } from "./microphone.ts";
 import { element, toggleFullscreen } from "./page.ts";
+import { PageWorker, type WorkerAnswer, type WorkerQuestion } from "./page-worker.ts";
 import { Peer } from "./peer.ts";
 import { presenceNumbers } from "./presence.ts";
 import { Program } from "./program.ts";
 import type { RenderingChoice } from "./rendering.ts";
 import { RoomPanel } from "./room-panel.ts";
-import { Shell, type ShellOut } from "./shell.ts";
+import { Shell } from "./shell.ts";
 import { StreamedEyes } from "./streamed-eyes.ts";
-import { hasWebRtc, missingFeatures } from "./support.ts";
+import { hasWebRtc } from "./support.ts";
 import { surfaceFor } from "./surface.ts";
 import { rememberTransport, rememberedTransport } from "./transport-memory.ts";
 import { Walker } from "./walker.ts";
-import { workerError } from "./worker-error.ts";
 import { MAIN_ROOM, WorldRendering, renderingChoiceOf, roomOf } from "./world-rendering.ts";
 
 /** The headset user's initial pose if the server has not set one yet. */
@@ -38,22 +37,21 @@ const START: Pose = { position: [0, 1.6, 6], orientation: [0, 0, 0, 1] };
 /** Haptics of a hand that acts on an object of the world that the page renders: as strong as the server's. */
 const HAND_HAPTICS = { milliseconds: 60, strong: 0.5, weak: 0.9 };
 
-class App {
+export class App {
   readonly #token: string;
   readonly #certificate: string | null;
   readonly #shell: Shell;
   readonly #hud = new Hud();
-  readonly #worker = new Worker(new URL("worker.js", document.baseURI), { type: "module" });
+  readonly #worker = new PageWorker({
+    onMessage: (message) => this.#onWorker(message),
+    onFailure: (message) => this.#shell.onState({ state: "failed", message }),
+  });
   readonly #walker: Walker;
   readonly #loudspeaker = new Loudspeaker({
-    onPort: (port) => this.#worker.postMessage({ type: "speaker", port } satisfies ToWorker, [port]),
+    onPort: (port) => this.#worker.post({ type: "speaker", port }, [port]),
     onClock: (clock) => this.#post({ type: "speaker-clock", clock }),
   });
   readonly #ends = new Ends();
-  /** The worker has sent something, so it has started. */
-  #workerStarted = false;
-  readonly #questions = new Map<number, (text: string) => void>();
-  #questionCount = 0;
   /** The session's end in the window, when it runs over WebRTC. */
   #peer: Peer | null = null;
   #headset: Headset | null = null;
@@ -121,8 +119,6 @@ class App {
       onToggleTalk: () => this.#room.toggleTalking(),
     });
     this.#walker.commandIsControl = this.#shell.commandIsControl;
-    this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#onWorker(data);
-    this.#worker.onerror = (event) => this.#onWorkerError(event);
     this.#token = token;
     this.#certificate = certificate;
     this.#fleet = new Fleet(movedPage, {
@@ -185,11 +181,6 @@ class App {
     this.#shell.close();
   }
 
-  #onWorkerError(event: ErrorEvent): void {
-    const what = this.#workerStarted ? "Its worker has failed" : "Its worker does not start";
-    this.#shell.onState({ state: "failed", message: `${what}: ${workerError(event)}. Reload the page.` });
-  }
-
   #sendDevices(): void {
     const gamepads = connected().map(({ index, id, vibrationActuator }) => ({ index, name: id, haptics: Boolean(vibrationActuator) }));
     this.#post({ type: "devices", gamepads, controllers: this.#controllers });
@@ -233,7 +224,7 @@ class App {
       clipboard: this.#clipboard,
       userName: this.#sentName,
     };
-    this.#worker.postMessage(start, [surface.target]);
+    this.#worker.post(start, [surface.target]);
     this.#walker.sendNow();
   }
 
@@ -250,12 +241,11 @@ class App {
   }
 
   #post(message: ToWorker): void {
-    this.#worker.postMessage(message);
+    this.#worker.post(message);
   }
 
-  #onWorker(message: FromWorker): void {
-    this.#workerStarted = true;
-    if (this.#ends.closed && message.type !== "answer") {
+  #onWorker(message: Exclude<FromWorker, WorkerAnswer>): void {
+    if (this.#ends.closed) {
       if (message.type === "frame") message.picture.close();
       return;
     }
@@ -331,10 +321,6 @@ class App {
         if (this.#streamed) this.#streamed.onPicture(message.frame, message.picture, message.crop, message.views);
         else message.picture.close();
         break;
-      case "answer":
-        this.#questions.get(message.id)?.(message.text);
-        this.#questions.delete(message.id);
-        break;
     }
   }
 
@@ -405,8 +391,7 @@ class App {
     this.#sendName();
     const local = this.#rendering.local;
     const streamed = local ? null : new StreamedEyes((at, frame, marker) => {
-      const message: ToWorker = { type: "shown", at: pageTime(at), frame, marker };
-      this.#worker.postMessage(message, marker ? [marker.rgba.buffer] : []);
+      this.#worker.post({ type: "shown", at: pageTime(at), frame, marker }, marker ? [marker.rgba.buffer] : []);
     });
     const [eyes, start] = local ? [local.eyes(), this.#rendering.head] : [streamed as StreamedEyes, this.#start ?? START];
     this.#streamed = streamed;
@@ -545,13 +530,10 @@ class App {
     this.#shell.hudPressed = this.#hud.visible;
   }
 
-  #ask(type: "summary" | "events"): Promise<string> {
+  /** Asks the worker for its record. A session that has ended has an empty one. */
+  #ask(type: WorkerQuestion): Promise<string> {
     if (this.#ends.closed) return Promise.resolve(type === "summary" ? "null" : "");
-    const id = (this.#questionCount += 1);
-    return new Promise((resolve) => {
-      this.#questions.set(id, resolve);
-      this.#post({ type, id });
-    });
+    return this.#worker.ask(type);
   }
 
   async #saveEvents(): Promise<void> {
@@ -599,55 +581,3 @@ class App {
 function transportOf(name: string | null): TransportChoice {
   return TRANSPORTS.find((transport) => transport === name) ?? "auto";
 }
-
-/** Runs the page, or says why it cannot. */
-function begin(): void {
-  const nothing = (): void => undefined;
-  const silent: ShellOut = {
-    onEnter: nothing, onEnterVr: nothing, onToggleHud: nothing, onMute: nothing, onVolume: nothing, onTransport: nothing, onRendering: nothing,
-    onCommandKey: nothing, onFullscreen: nothing, onRetry: () => location.reload(),
-  };
-  const shell = (): Shell => new Shell(silent);
-  const still = (state: string): void => {
-    window.nearlight = {
-      state,
-      lastMarker: null,
-      stream: null,
-      statistics: null,
-      summary: () => Promise.resolve(null),
-      events: () => Promise.resolve(""),
-      loudness: () => null,
-      heard: () => null,
-      device: () => undefined,
-      send: () => undefined,
-      addEventListener: () => undefined,
-      removeEventListener: () => undefined,
-      room: null,
-      setPose: () => undefined,
-    };
-  };
-  // Another link in the same tab changes only the fragment.
-  window.addEventListener("hashchange", () => location.reload());
-  const missing = missingFeatures();
-  // The page's own changes of the address cause no such event.
-  const { movedPage, hash } = takeMovedPage(location.hash);
-  if (hash !== location.hash) history.replaceState(null, "", hash);
-  const pairing = pairingOf(hash);
-  if (missing.length > 0) {
-    shell().onUnsupported(missing);
-    still("unsupported");
-  } else if (typeof pairing === "string") {
-    shell().onUnpaired(pairing);
-    still("unpaired");
-  } else {
-    try {
-      new App(pairing, movedPage);
-    } catch (error) {
-      shell().onState({ state: "failed", message: `It does not start: ${explain(error)}. Reload the page, or use another browser.` });
-      still("failed");
-      throw error;
-    }
-  }
-}
-
-begin();

@@ -97,11 +97,11 @@ test("a browser without workers is told so", async () => {
 
 for (const [what, answer, words] of [
   ["stops at the program's syntax", { contentType: "text/javascript", body: "const new = 1;" }, /did not start: .*SyntaxError/],
-  ["does not get the program", { status: 404 }, /did not start: app\.js cannot be loaded/],
+  ["does not get the program", { status: 404 }, /did not start: main\.js cannot be loaded/],
 ]) {
   test(`a browser that ${what} says so instead of connecting for ever`, async () => {
     const { context, page } = await openPage(browser);
-    await page.route("**/app.js", (route) => route.fulfill(answer));
+    await page.route("**/main.js", (route) => route.fulfill(answer));
     await page.goto(`${server.url}#token=x`);
     await untilSays(page, "notice-text", words);
     await untilSays(page, "status", /Cannot start/i);

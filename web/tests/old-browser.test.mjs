@@ -55,7 +55,7 @@ test("a browser that does not know modules says so, instead of connecting for ev
 test("a browser that stops at the program's syntax, or does not get its file, says what it reported", () => {
   for (const [event, words] of [
     [{ message: "SyntaxError: Unexpected token '.'" }, /did not start: SyntaxError: Unexpected token '\.'\./],
-    [{ target: { src: "https://server.example/app.js" } }, /did not start: app\.js cannot be loaded\./],
+    [{ target: { src: "https://server.example/main.js" } }, /did not start: main\.js cannot be loaded\./],
     [null, /did not start\. Use/],
   ]) {
     const { listeners, text } = openOldBrowser();
@@ -77,5 +77,5 @@ test("every browser reads the script: it has no newer syntax, is not a module, a
   const minified = async (target) => (await transform(source, { target, minifyWhitespace: true })).code;
   assert.equal(await minified("es5"), await minified("esnext"), "nothing had to be rewritten for ECMAScript 5");
   const scripts = [...html.matchAll(/<script[^>]*>/g)].map(([tag]) => tag);
-  assert.deepEqual(scripts, ['<script src="old-browser.js">', '<script type="module" src="app.js">']);
+  assert.deepEqual(scripts, ['<script src="old-browser.js">', '<script type="module" src="main.js">']);
 });
