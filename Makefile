@@ -77,7 +77,7 @@ bench: setup-run build
 
 types: setup-run
 	NEARLIGHT_RENEW_TYPES=1 cargo test --profile checked --package nearlight-wire --package nearlight-events --package nearlight-web-core typescript
-	NEARLIGHT_RENEW_TYPES=1 cargo test --profile checked --package nearlight-capi --test header
+	NEARLIGHT_RENEW_TYPES=1 cargo test --profile checked --package nearlight-capi --test all header
 
 install-library: setup-run $(PAGE)
 	scripts/install-library.sh $(PREFIX)

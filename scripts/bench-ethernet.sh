@@ -24,7 +24,7 @@ printf '\n== a frame of 43 packets across a veth\n'
 "$target/release/examples/frame_burst" "/run/netns/$near" "/run/netns/$far" "${ROUNDS:-500}"
 
 out=$(mktemp)
-ip netns exec "$far" "$nearlight" serve --json --port 8090 --size 1280x720 --fps 30 --ethernet far "$@" >"$out" 2>/dev/null &
+ip netns exec "$far" "$nearlight" serve --json --ephemeral --port 8090 --size 1280x720 --fps 30 --ethernet far "$@" >"$out" 2>/dev/null &
 server=$!
 while ! grep -q url "$out"; do sleep 0.1; kill -0 "$server"; done
 page=$(sed -n 's/.*"\(https:\/\/10.77.0.2[^"]*\)".*/\1/p' "$out")

@@ -3,6 +3,7 @@
 pub(crate) mod admission;
 pub(crate) mod handshake;
 pub(crate) mod hosts;
+pub(crate) mod identity_file;
 pub(crate) mod links;
 pub(crate) mod pairing;
 pub(crate) mod qr;

@@ -19,7 +19,7 @@ use nearlight_fleet::nats::DirectoryEvent;
 use nearlight_fleet::{
     ARRIVAL_ALLOWANCE, AnnouncementOutcome, Candidate, Front, PlaceKind, PlacementError, PlacementRequest,
 };
-use nearlight_net::{CertificateHash, Clock, Identity, Link, ListenOptions, Listener, Token, machine_names};
+use nearlight_net::{Clock, Identity, Link, ListenOptions, Listener, Token, machine_names};
 use nearlight_rooms::{Role, is_room_name};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -115,7 +115,7 @@ impl BoundFront {
     pub async fn run(self, mut directory: mpsc::Receiver<DirectoryEvent>, stop: impl Future<Output = ()>) {
         let Self { listener, identity, options, clock } = self;
         let FrontOptions { hosts, token, everybody, nearest, .. } = options;
-        let mut own_certificate = OwnCertificate::of(&identity, &hosts);
+        let mut own_certificate = OwnCertificate::of(&identity, &hosts, None);
         let named = identity.certificate_names().into_iter().chain(hosts);
         let hosts = Hosts::new(machine_names().into_iter().chain(named));
         let pairing = Pairing::new(&token, None);
@@ -210,7 +210,7 @@ impl Shared {
 
     /// Chooses a server with a free place and returns the address of its page, with these options and the front's own address, which the
     /// page asks when its server is gone. This needs no token, and the address contains none.
-    fn choose(&self, room: Option<&str>, query: &str, own: Option<String>) -> Result<PageTarget, HttpRefusal> {
+    fn choose(&self, room: Option<&str>, query: &str, own: Option<String>) -> Result<String, HttpRefusal> {
         let given = options_of(query);
         let (now, placement) = (self.clock.now(), PlacementRequest { room, place: place_of(query) });
         let nearest = option_of(query, SERVER_OPTION);
@@ -235,7 +235,7 @@ impl Shared {
         let mark = if options.is_empty() { "" } else { "?" };
         let page = format!("{}/{mark}{}", origin_of(&link), options.join("&"));
         tracing::debug!(%server, "a client is sent on");
-        Ok(PageTarget { page, certificate: link.certificate })
+        Ok(page)
     }
 
     /// Returns whether there are several servers to choose from.
@@ -250,15 +250,11 @@ impl Shared {
         if self.nearest && option_of(query, SERVER_OPTION).is_none() && self.has_several(room, query) {
             return nearest::page();
         }
-        let PageTarget { page, certificate } = match self.choose(room, query, own_origin(request)) {
+        let page = match self.choose(room, query, own_origin(request)) {
             Ok(chosen) => chosen,
             Err(refused) => return refused.into_response(),
         };
-        let fragment = self.everybody.map(|role| {
-            let token = token_for(&self.token, role);
-            let certificate = certificate.map(|hash| format!("&certificate={hash}")).unwrap_or_default();
-            format!("#token={token}{certificate}")
-        });
+        let fragment = self.everybody.map(|role| format!("#token={}", token_for(&self.token, role)));
         // A browser that comes back may have to go elsewhere, so the redirect must not be cached.
         let headers =
             [(header::LOCATION, page + &fragment.unwrap_or_default()), (header::CACHE_CONTROL, "no-store".into())];
@@ -294,13 +290,6 @@ fn page_link(candidate: &Candidate<'_>) -> Option<Link> {
 
 fn origin_of(link: &Link) -> String {
     format!("{}://{}", if link.secure { "https" } else { "http" }, link.authority())
-}
-
-/// The page that a browser is sent to.
-#[derive(Debug)]
-struct PageTarget {
-    page: String,
-    certificate: Option<CertificateHash>,
 }
 
 /// Returns the origin under which the client reached this front, or none if the request names no host.
@@ -347,7 +336,7 @@ struct PageAddress {
 async fn page(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let mut response = match room_of(query).and_then(|room| shared.choose(room, query, own_origin(&request))) {
-        Ok(PageTarget { page, .. }) => Json(PageAddress { page }).into_response(),
+        Ok(page) => Json(PageAddress { page }).into_response(),
         Err(refused) => refused.into_response(),
     };
     allow_all(&mut response);

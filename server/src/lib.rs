@@ -18,6 +18,7 @@ mod session;
 mod state;
 mod transports;
 
+pub use access::identity_file::IdentityFile;
 pub use access::qr::qr_code;
 pub use front::{BoundFront, FrontOptions};
 pub use metrics::{Observer, SessionStatistics};

@@ -14,6 +14,8 @@ use nearlight_units::Bitrate;
 use nearlight_urs::signalling::Mode;
 use nearlight_wire::RecoveryPolicy;
 
+use crate::access::identity_file::IdentityFile;
+
 /// Size of the picture for a screen. A headset's picture has the same number of pixels, shared between both eyes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureSize {
@@ -41,8 +43,10 @@ pub struct ServeOptions {
     pub hosts: Vec<String>,
     /// STUN and TURN servers that are announced to WebRTC clients.
     pub ice_servers: Vec<IceServer>,
-    /// The owner's token; none generates one.
+    /// The owner's token; none takes the one in `identity_file`, or generates one.
     pub token: Option<Token>,
+    /// Keeps the token and the self-signed certificate between runs. None makes new ones for this run.
+    pub identity_file: Option<IdentityFile>,
     /// Certificate chain and key as PEM files; none makes a self-signed certificate.
     pub certificate: Option<(PathBuf, PathBuf)>,
     pub source: SourceKind,
@@ -113,6 +117,7 @@ impl ServeOptions {
             hosts: Vec::new(),
             ice_servers: Vec::new(),
             token: None,
+            identity_file: None,
             certificate: None,
             source,
             backend: Backend::default(),

@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::access::admission::Admission;
 use crate::access::hosts::Hosts;
+use crate::access::identity_file::IdentityFile;
 use crate::access::links::{check_of, token_for};
 use crate::access::pairing::Pairing;
 use crate::event_log::{EventLog, EventLogThread};
@@ -129,10 +130,15 @@ impl BoundServer {
         if let Some(pages) = pages.filter(|pages| !pages.is_dir()) {
             return Err(ServerError::UnityPages(pages.display().to_string()));
         }
-        let token = options.token.clone().map_or_else(Token::generate, Ok)?;
-        let identity = match &options.certificate {
-            Some((certificate, key)) => Identity::from_files(certificate, key)?,
-            None => Identity::self_signed(&options.hosts)?,
+        let token = match (&options.token, &options.identity_file) {
+            (Some(token), _) => token.clone(),
+            (None, Some(file)) => file.token()?,
+            (None, None) => Token::generate()?,
+        };
+        let identity = match (&options.certificate, &options.identity_file) {
+            (Some((certificate, key)), _) => Identity::from_files(certificate, key)?,
+            (None, Some(file)) => file.certificate(&options.hosts)?,
+            (None, None) => Identity::self_signed(&options.hosts)?,
         };
         let limits = with_members(Limits::default(), options.max_members);
         let listen = ListenOptions { address: options.address, port: options.port, limits };
@@ -221,8 +227,7 @@ impl BoundServer {
     }
 
     fn link(&self, secure: bool, host: String) -> Link {
-        let certificate = pinned(&self.identity);
-        Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate }
+        Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate: None }
     }
 
     /// Starts the renderer and everything else behind the port, which takes a second or two.
@@ -322,7 +327,7 @@ impl BoundServer {
         let announced = options.announced.iter().map(ToString::to_string);
         let named = identity.certificate_names().into_iter().chain(options.hosts.iter().cloned());
         let hosts = Hosts::new(machine_names().into_iter().chain(announced).chain(named));
-        let own_certificate = OwnCertificate::of(&identity, &options.hosts);
+        let own_certificate = OwnCertificate::of(&identity, &options.hosts, options.identity_file);
         let (ice_servers, unity, event_log) = (options.ice_servers, options.unity, event_log_thread);
         Ok(Server {
             listener,
@@ -371,13 +376,8 @@ impl Server {
         Observer(Arc::clone(&self.state.metrics))
     }
 
-    /// Serves until `stop` completes, then says goodbye to every client. `on_renewal` is called with each certificate that replaces the one
-    /// in the links.
-    pub async fn run(
-        self,
-        stop: impl Future<Output = ()>,
-        on_renewal: impl Fn(CertificateHash),
-    ) -> Result<(), ServerError> {
+    /// Serves until `stop` completes, then says goodbye to every client.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let Self {
             listener,
             ethernet,
@@ -432,7 +432,7 @@ impl Server {
                     }
                 }
                 _ = certificate_check.tick() => if let Some(own) = &mut own_certificate && own.age.is_renewal_due() {
-                    on_renewal(renew(&listener, &page, &state.pairing, own)?);
+                    renew(&listener, &page, &state.pairing, own)?;
                 },
                 _ = check.tick() => if state.studio.has_failed() {
                     break;
@@ -480,28 +480,28 @@ pub(crate) struct OwnCertificate {
     /// Names besides this machine's own.
     names: Vec<String>,
     pub(crate) age: CertificateAge,
+    /// The place where it is kept.
+    file: Option<IdentityFile>,
 }
 
 impl OwnCertificate {
     /// Returns none for a certificate of the owner's.
-    pub(crate) fn of(identity: &Identity, names: &[String]) -> Option<Self> {
-        Some(Self { age: identity.age()?, names: names.to_vec() })
+    pub(crate) fn of(identity: &Identity, names: &[String], file: Option<IdentityFile>) -> Option<Self> {
+        Some(Self { age: identity.age()?, names: names.to_vec(), file })
     }
 
-    /// Makes a new certificate.
+    /// Makes a new certificate, or takes the one that another server of the same user has made.
     pub(crate) fn renew(&mut self) -> Result<Identity, NetError> {
-        let identity = Identity::self_signed(&self.names)?;
+        let identity = match &self.file {
+            Some(file) => file.certificate(&self.names)?,
+            None => Identity::self_signed(&self.names)?,
+        };
         self.age = identity.age().unwrap_or(self.age);
         Ok(identity)
     }
 }
 
-fn renew(
-    listener: &Listener,
-    page: &PageState,
-    pairing: &Pairing,
-    own: &mut OwnCertificate,
-) -> Result<CertificateHash, NetError> {
+fn renew(listener: &Listener, page: &PageState, pairing: &Pairing, own: &mut OwnCertificate) -> Result<(), NetError> {
     let identity = own.renew()?;
     let hash = identity.certificate_sha256();
     // A proof that is bound to the certificate may arrive as soon as the certificate is presented.
@@ -510,7 +510,7 @@ fn renew(
     *page.info.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
         SessionInfo { certificate_sha256: Some(hash) };
     tracing::info!("the self-signed certificate was renewed");
-    Ok(hash)
+    Ok(())
 }
 
 /// Opens WebRTC's socket, on the port after the page's if that is free.

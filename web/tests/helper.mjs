@@ -121,7 +121,8 @@ export async function servePage() {
 
 /** Runs `nearlight serve`, or `front`; `port` 0 picks a free one. */
 export async function startServer({ program = binary, command = "serve", port = 0, token, more = [] } = {}) {
-  const words = [command, "--json", "--port", String(port), ...(token ? ["--token", token] : []), ...more];
+  const kept = command === "serve" && !more.includes("--state") ? ["--ephemeral"] : [];
+  const words = [command, "--json", "--port", String(port), ...kept, ...(token ? ["--token", token] : []), ...more];
   const child = spawn(program, words, { stdio: ["ignore", "pipe", "pipe"] });
   const log = [];
   child.stderr.on("data", (chunk) => {

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
-use nearlight_net::{CertificateHash, EthernetLink, Link};
+use nearlight_net::{EthernetLink, Link};
 use nearlight_server::qr_code;
 
 /// The format of standard output.
@@ -58,18 +58,6 @@ impl Announcement {
                 Err(error).context("cannot write the link to standard output")
             }
             _ => Ok(()),
-        }
-    }
-
-    /// Returns the announcement with a renewed certificate in its links.
-    pub(crate) fn renewed(&self, certificate: CertificateHash) -> Self {
-        let renewed = |links: &[Link]| links.iter().map(|link| link.renewed(certificate)).collect();
-        Self {
-            local: self.local.renewed(certificate),
-            others: renewed(&self.others),
-            guests: renewed(&self.guests),
-            spectators: renewed(&self.spectators),
-            ..self.clone()
         }
     }
 

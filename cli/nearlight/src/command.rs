@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::companion::{Companion, CompanionArguments};
+use crate::configuration::{self, ConfigurationArguments};
 use crate::experiment::Experiment;
 #[cfg(target_os = "linux")]
 use crate::program;
@@ -29,6 +30,8 @@ enum Command {
     Hook(Box<hook::HookArguments>),
     /// Show a stream in a window, or measure it without one
     View(Box<view::ViewArguments>),
+    /// Print or check a configuration file for `serve`
+    Config(ConfigurationArguments),
     /// Check what this machine can do, and what to install or change
     Doctor(doctor::DoctorArguments),
     /// Run a command, or a shell, behind an emulated link
@@ -72,6 +75,7 @@ impl CommandLine for Arguments {
             Command::Hook(hook) => hook::run(*hook),
             Command::View(view) if view.experiment.is_given() => lab(),
             Command::View(view) => view::run(*view, Experiment::none()),
+            Command::Config(config) => configuration::run::<Self>(config),
             Command::Doctor(doctor) => doctor::run(&doctor),
             Command::Link(_) | Command::Lab(_) | Command::Swarm(_) | Command::Wifi(_) | Command::Analyze(_) => lab(),
             Command::Kernel(kernel) => Companion::Kernel.take_over(kernel.arguments),

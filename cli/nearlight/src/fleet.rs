@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 #[cfg(feature = "fleet")]
 use anyhow::Context as _;
@@ -13,7 +12,7 @@ use nearlight_fleet::nats::{Carrier, DirectoryEvent};
 #[cfg(feature = "fleet")]
 use nearlight_fleet::nats::{NatsError, NatsOptions};
 use nearlight_fleet::{ANNOUNCEMENT_INTERVAL, Announcement, Places};
-use nearlight_net::{CertificateHash, Clock, Link, Token};
+use nearlight_net::{Clock, Link, Token};
 use nearlight_server::{BoundServer, Observer};
 use nearlight_system::own as own_processor_time;
 use nearlight_units::{Span, Time};
@@ -155,7 +154,7 @@ pub(crate) async fn watch(
 pub(crate) struct Announcer {
     carrier: Carrier,
     clock: Clock,
-    link: Mutex<Link>,
+    link: Link,
     check: String,
     /// Places for clients and for members.
     capacity: [usize; 2],
@@ -163,13 +162,8 @@ pub(crate) struct Announcer {
 
 impl Announcer {
     pub(crate) fn new(carrier: Carrier, clock: Clock, server: &BoundServer, capacity: [usize; 2]) -> Self {
-        let (link, check) = (Mutex::new(server.public_link()), server.token_check());
+        let (link, check) = (server.public_link(), server.token_check());
         Self { carrier, clock, link, check, capacity }
-    }
-
-    pub(crate) fn on_renewal(&self, certificate: CertificateHash) {
-        let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        *link = link.renewed(certificate);
     }
 
     /// Announces the server as it is, again and again.
@@ -177,7 +171,7 @@ impl Announcer {
         let mut load = Load::default();
         loop {
             let now = self.clock.now();
-            let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).to_string();
+            let link = self.link.to_string();
             let places = |taken: usize, capacity: usize| {
                 let [taken, capacity] = [taken, capacity].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
                 Places { taken, capacity }

@@ -6,6 +6,7 @@ mod agones;
 mod announcement;
 mod command;
 pub mod companion;
+mod configuration;
 mod doctor;
 pub mod experiment;
 mod fleet;

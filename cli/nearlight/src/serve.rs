@@ -1,6 +1,7 @@
 //! `nearlight serve`.
 
 mod help;
+mod identity;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,6 +24,7 @@ use nearlight_units::Bitrate;
 use nearlight_wire::RecoveryPolicy;
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::identity::IdentityArguments;
 use crate::announcement::{Announcement, Style};
 use crate::experiment::{Experiment, ServerExperiment};
 use crate::fleet::FleetSecurity;
@@ -64,11 +66,13 @@ pub struct ServeArguments {
     /// and the certificate's are refused
     #[arg(long = "host", value_name = "NAME", value_parser = parse::host)]
     hosts: Vec<String>,
-    /// Pairing token, instead of a new random one at each start
+    /// Pairing token, instead of the one that is kept between runs
     ///
     /// It has at least 16 characters.
     #[arg(long, env = "NEARLIGHT_TOKEN", hide_env_values = true)]
     token: Option<Token>,
+    #[command(flatten)]
+    identity: IdentityArguments,
     /// PEM file with a certificate chain that browsers trust [default: a self-signed certificate]
     #[arg(long, requires = "key")]
     cert: Option<PathBuf>,
@@ -191,6 +195,9 @@ pub struct ServeArguments {
     #[cfg(target_os = "linux")]
     #[command(flatten)]
     program: ProgramArguments,
+    /// TOML file with options, a key for each: see `nearlight config show`. Options of the command line take precedence
+    #[arg(long, value_name = "FILE", env = "NEARLIGHT_CONFIG")]
+    config: Option<PathBuf>,
     /// Print one JSON object with links and ports once clients can connect
     #[arg(long)]
     json: bool,
@@ -210,6 +217,9 @@ type Fps = Option<u16>;
 
 impl ServeArguments {
     fn options(self, experiment: Experiment) -> anyhow::Result<ServeOptions> {
+        // Nothing is kept where both are the owner's.
+        let is_given = self.token.is_some() && self.cert.is_some();
+        let identity_file = if is_given { None } else { self.identity.open(self.port)? };
         let source = match (self.video, self.test_card) {
             #[cfg(target_os = "linux")]
             _ if self.program.is_given() => SourceKind::Own,
@@ -228,6 +238,7 @@ impl ServeArguments {
             hosts: self.hosts,
             ice_servers: self.ice_servers,
             token: self.token,
+            identity_file,
             certificate: self.cert.zip(self.key),
             source,
             backend: self.backend,
@@ -348,17 +359,6 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         if !quiet {
             eprintln!("Source: {}\nStream: {}\n\nPress Ctrl-C to stop.", server.adapter(), server.format());
         }
-        let on_renewal = |hash| {
-            if let Some(announcer) = &announcer {
-                announcer.on_renewal(hash);
-            }
-            if style == Style::Terminal {
-                eprintln!("\nThe server's certificate was renewed. New clients need a new link:");
-            }
-            if let Err(error) = announcement.renewed(hash).print(style) {
-                tracing::warn!(%error, "cannot print the new link");
-            }
-        };
         let (observer, announced) = (server.observer(), server.observer());
         let stop = async {
             let stop = stop_of_owner(stop, owner, (clock, capacity.iter().sum()), observer);
@@ -370,7 +370,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
                 },
             }
         };
-        let ended = server.run(stop, on_renewal).await;
+        let ended = server.run(stop).await;
         // When the program exits, the server exits too, with the status that follows from how it ended.
         #[cfg(target_os = "linux")]
         if let Some(ending) = ending.and_then(|ending| ending.get().copied()) {

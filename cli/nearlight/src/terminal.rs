@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::log;
+use crate::{configuration, log};
 
 /// The log filter without `NEARLIGHT_LOG`. WebTransport warns of a session that ends without a closing capsule.
 pub const DEFAULT_LOG_FILTER: &str =
@@ -39,7 +39,8 @@ pub trait CommandLine: Parser {
 /// The whole life of a command.
 pub fn run<Line: CommandLine>() -> ExitCode {
     exit_when_output_closes();
-    let arguments = match Line::try_parse() {
+    let line = configuration::complete(&Line::command(), std::env::args_os().collect());
+    let arguments = match line.and_then(Line::try_parse_from) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Requested help and the version go to standard output, wrong usage to standard error.

@@ -27,10 +27,6 @@ pub struct ViewArguments {
     /// The complete link that `nearlight serve` printed, including the token; quote it for the shell. In an Ethernet link,
     /// `ether:INTERFACE/ADDRESS#token=...`, the local interface can be omitted if there is only one
     url: String,
-    /// Accept any certificate on the first connection if the link names none and no trusted authority has signed the server's. Only
-    /// the proof of the token then distinguishes the server from a man in the middle
-    #[arg(long)]
-    trust_first_use: bool,
     /// Run without a window, with a simulated user who walks and looks around
     #[arg(long)]
     headless: bool,
@@ -193,7 +189,6 @@ fn target(url: &str) -> anyhow::Result<Target> {
 
 fn options(arguments: ViewArguments, experiment: Experiment) -> anyhow::Result<ViewOptions> {
     let mut view = ViewOptions::new(target(&arguments.url)?);
-    view.trust_first_use = arguments.trust_first_use;
     view.length = arguments.seconds;
     if arguments.stereo {
         view.display = DisplayKind::Headset;

@@ -117,7 +117,6 @@ fn convert(event: Event) -> (nl_event, Vec<u8>) {
             data = text.into_bytes();
             nl_event_kind::Clipboard
         }
-        EventKind::LinksChanged => nl_event_kind::LinksChanged,
         EventKind::Failed(reason) => {
             data = reason.into_bytes();
             nl_event_kind::Failed

@@ -165,14 +165,12 @@ pub enum nl_event_kind {
     Message = 12,
     /// `data` is the text of the viewer's clipboard.
     Clipboard = 13,
-    /// The certificate was renewed: new viewers need one of the new links.
-    LinksChanged = 14,
     /// The server has ended; `data` says why. No picture leaves any more.
-    Failed = 15,
+    Failed = 14,
     /// Key `code` is still down, and the user's system repeats it. The text that it types follows.
-    KeyRepeated = 16,
+    KeyRepeated = 15,
     /// With the next press, key `code` is a command that means the character `data` in the user's layout, such as Control and a letter.
-    KeyCharacter = 17,
+    KeyCharacter = 16,
 }
 
 /// What to open. Zero and NULL stand for the usual.

@@ -38,7 +38,6 @@ static void before(void) {
     options.display = 99;
     expect("display", nl_viewer_connect(link, &options, &viewer), NL_STATUS_ARGUMENT);
     options.display = NL_DISPLAY_SCREEN;
-    options.trust_first_use = 1;
     options.connect_limit_ms = 300;
     expect("nobody answers", nl_viewer_connect(link, &options, &viewer), NL_STATUS_FAILED);
     if (viewer != NULL) {

@@ -41,8 +41,6 @@ pub enum EventKind {
     Message(ApplicationMessage),
     /// The viewer's clipboard has a new text.
     Clipboard(String),
-    /// The certificate was renewed: new viewers need one of the new links.
-    LinksChanged,
     /// The server has ended and sends no more pictures. The text is the reason.
     Failed(String),
 }
@@ -156,7 +154,7 @@ mod tests {
     fn a_program_that_never_polls_costs_bounded_memory() {
         let events = Events::default();
         for _ in 0..MAX_EVENTS + 10 {
-            events.push(Time::ZERO, None, EventKind::LinksChanged);
+            events.push(Time::ZERO, None, EventKind::ViewerJoined);
         }
         assert_eq!((events.dropped(), events.queue().events.len()), (10, MAX_EVENTS));
         for _ in 0..20 {
@@ -175,7 +173,7 @@ mod tests {
             let long = Duration::from_hours(1);
             (in_thread.wait(long).is_some(), in_thread.wait(long).is_some())
         });
-        events.push(Time::ZERO, None, EventKind::LinksChanged);
+        events.push(Time::ZERO, None, EventKind::ViewerJoined);
         while events.queue.lock().is_ok_and(|queue| !queue.events.is_empty()) {
             std::thread::yield_now();
         }

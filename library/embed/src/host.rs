@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub struct Statistics {
 pub struct Host {
     clock: Clock,
     shared: Arc<Shared>,
-    links: Arc<RwLock<Vec<Link>>>,
+    links: Vec<Link>,
     ethernet_links: Vec<EthernetLink>,
     observer: Observer,
     closed: AtomicBool,
@@ -75,7 +75,7 @@ struct Running {
 
 /// The server thread's report that clients can connect.
 struct Ready {
-    links: Arc<RwLock<Vec<Link>>>,
+    links: Vec<Link>,
     ethernet_links: Vec<EthernetLink>,
     observer: Observer,
 }
@@ -126,10 +126,10 @@ impl Host {
     }
 
     /// Returns links to the page: first the one for a browser on this machine, then those for other machines, the likeliest first. They are
-    /// secrets: whoever has one can watch and control. They change every ten days; [`EventKind::LinksChanged`] reports that.
+    /// secrets: whoever has one can watch and control.
     #[must_use]
     pub fn links(&self) -> Vec<Link> {
-        self.links.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.links.clone()
     }
 
     /// Returns links for `nearlight view` and device programs in the same network, over Ethernet frames; one for each interface of the
@@ -455,24 +455,19 @@ impl ServerTask {
             let opened = bind().and_then(|bound| {
                 let ethernet_links = bound.ethernet_links().to_vec();
                 let links = [bound.local_link()].into_iter().chain(bound.other_links());
-                let links = Arc::new(RwLock::new(links.collect::<Vec<_>>()));
+                let links = links.collect();
                 Ok((bound.start_with_source(Box::new(program))?, links, ethernet_links))
             });
             let (server, links, ethernet_links) = match opened {
                 Ok(opened) => opened,
                 Err(error) => return drop(ready.send(Err(error.into()))),
             };
-            let _ = ready.send(Ok(Ready { links: Arc::clone(&links), ethernet_links, observer: server.observer() }));
-            let on_renewal = |certificate| {
-                let mut links = links.write().unwrap_or_else(PoisonError::into_inner);
-                *links = links.iter().map(|link| link.renewed(certificate)).collect();
-                self.shared.events.push(self.clock.now(), None, EventKind::LinksChanged);
-            };
+            let _ = ready.send(Ok(Ready { links, ethernet_links, observer: server.observer() }));
             let stop = async move {
                 // An error means that the host was dropped, which also ends the server.
                 let _ = stopped.await;
             };
-            if let Err(error) = server.run(stop, on_renewal).await {
+            if let Err(error) = server.run(stop).await {
                 let reason = error.to_string();
                 let _ = self.failure.set(reason.clone());
                 self.shared.events.push(self.clock.now(), None, EventKind::Failed(reason));

@@ -314,11 +314,6 @@ class Clipboard(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class LinksChanged(Event):
-    """The certificate was renewed: new viewers need one of the new links."""
-
-
-@dataclass(frozen=True, slots=True)
 class Ended(Event):
     """The server or the viewer has ended. ``reason`` is None when the program has closed it."""
 

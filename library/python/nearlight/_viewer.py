@@ -35,7 +35,6 @@ class ViewOptions(TypedDict, total=False):
     #: Name of the viewer, for the server's log.
     name: str | None
     #: Whether to accept any certificate when the link names none; the proof of the token then identifies the server.
-    trust_first_use: bool
     #: ``headset`` requests two eyes side by side.
     display: Display
     #: Refresh rate of the display in hertz; 0 when a picture is displayed as soon as it is decoded.
@@ -62,7 +61,6 @@ class ViewOptions(TypedDict, total=False):
 @dataclass(frozen=True, slots=True)
 class _Options:
     name: str | None = None
-    trust_first_use: bool = False
     display: Display = "screen"
     display_hz: int = 0
     codecs: Sequence[str] | None = None

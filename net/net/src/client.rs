@@ -1,7 +1,6 @@
 //! Opens a session to a server.
 
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,10 +22,6 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Maximum number of a name's addresses that are tried. Guess.
 const MAX_ADDRESSES: usize = 4;
-
-/// QUIC's error codes for TLS alerts on certificates, from `bad_certificate` to `unknown_ca` (RFC 9001 section 4.8, RFC 8446
-/// section 6).
-const CERTIFICATE_ALERTS: RangeInclusive<u64> = 0x100 + 42..=0x100 + 48;
 
 /// The server to which a session is opened, and the session's options.
 #[derive(Clone, Debug)]
@@ -94,7 +89,7 @@ async fn open_any(options: &ConnectOptions, clock: Clock) -> Result<Connection, 
 }
 
 async fn open(options: &ConnectOptions, remote: SocketAddr, clock: Clock) -> Result<Connection, NetError> {
-    let tls = ClientTls::new(&options.trust, web_transport_quinn::ALPN)?;
+    let tls = ClientTls::new(&options.trust, web_transport_quinn::ALPN);
     let endpoint = endpoint(remote)?;
     let failed = |error| tls.mismatch().unwrap_or_else(|| explain(error, options.target()));
     let connecting =
@@ -130,11 +125,6 @@ pub(crate) fn explain(error: ClientError, target: String) -> NetError {
             | ConnectError::ProtoError(proto::ConnectError::WrongStatus(Some(status))),
         ) => NetError::WrongPath { target, status: status.as_u16() },
         ClientError::Connection(quinn::ConnectionError::TimedOut) => NetError::NoAnswer { target },
-        ClientError::Connection(quinn::ConnectionError::TransportError(error))
-            if CERTIFICATE_ALERTS.contains(&u64::from(error.code)) =>
-        {
-            NetError::CertificateNotTrusted { target, reason: error.reason }
-        }
         ClientError::Connection(quinn::ConnectionError::ConnectionClosed(close))
             if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
         {

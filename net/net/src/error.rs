@@ -37,11 +37,6 @@ pub enum NetError {
     CertificateRefused(String),
     #[error("cannot generate a self-signed certificate: {0}; specify one with `--cert` and `--key`")]
     CertificateNotMade(String),
-    #[error(
-        "this machine has no trusted root certificates ({0}), and the link contains no certificate hash: use the whole link \
-         that the server printed, with its `&certificate=`, or install `ca-certificates`"
-    )]
-    NoRoots(String),
 
     #[error("{0} is not a link to a server: it needs http:// or https://, a host and a port")]
     Link(String),
@@ -58,12 +53,6 @@ pub enum NetError {
          Either the server was restarted (open its new link) or this is a man-in-the-middle attack"
     )]
     CertificateMismatch { expected: CertificateHash, presented: CertificateHash },
-    #[error(
-        "the certificate of {target} is not signed by an authority that this machine trusts ({reason}), and the link contains no hash of it: use the \
-         whole link that the server printed, with its `&certificate=`; or accept any certificate with `--trust-first-use`, \
-         on a network where no man-in-the-middle attack is possible"
-    )]
-    CertificateNotTrusted { target: String, reason: String },
     #[error("{target} answered {status} instead of opening a session: check the link{}", https_hint(*status))]
     WrongPath { target: String, status: u16 },
     #[error("the connection to {target} failed: {reason}")]

@@ -6,10 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde::{Deserialize, Serialize};
 
 use crate::NetError;
 use crate::sockets::local_for;
@@ -35,6 +38,19 @@ pub struct Identity {
     self_signed: bool,
     /// None for a certificate from files.
     made_at: Option<SystemTime>,
+}
+
+/// A self-signed certificate with its key, in the form in which a server keeps it between runs. It is a secret.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedCertificate {
+    /// When it was made, in seconds since 1970.
+    made_at_s: u64,
+    /// The names and addresses that it has besides the machine's own.
+    hosts: Vec<String>,
+    /// The certificate (X.509, DER) in Base64.
+    certificate: String,
+    /// The key (PKCS #8, DER) in Base64.
+    key: String,
 }
 
 /// When a self-signed certificate has to be renewed. The calendar decides: it goes on while the machine sleeps, and it may be set.
@@ -75,6 +91,31 @@ impl Identity {
         let certificate = params.self_signed(&key).map_err(failed)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         Ok(Self { chain: vec![certificate.der().clone()], key, self_signed: true, made_at: Some(now) })
+    }
+
+    /// Returns a self-signed certificate, with the names that [`Identity::self_signed`] was given, for a later run of the server.
+    #[must_use]
+    pub fn to_saved(&self, hosts: &[String]) -> Option<SavedCertificate> {
+        Some(SavedCertificate {
+            made_at_s: self.made_at?.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs(),
+            hosts: hosts.to_vec(),
+            certificate: STANDARD.encode(&self.chain[0]),
+            key: STANDARD.encode(self.key.secret_der()),
+        })
+    }
+
+    /// Restores a saved certificate. None if it is due for renewal, was made for other names or is damaged: then a new one has to be made.
+    #[must_use]
+    pub fn from_saved(saved: &SavedCertificate, hosts: &[String]) -> Option<Self> {
+        let made_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(saved.made_at_s))?;
+        if saved.hosts != hosts || (CertificateAge { made_at }).is_renewal_due() {
+            return None;
+        }
+        let chain = vec![CertificateDer::from(STANDARD.decode(&saved.certificate).ok()?)];
+        let key = PrivateKeyDer::Pkcs8(STANDARD.decode(&saved.key).ok()?.into());
+        let identity = Self { chain, key, self_signed: true, made_at: Some(made_at) };
+        identity.tls(&[b"http/1.1"]).ok()?;
+        Some(identity)
     }
 
     /// Reads a certificate chain and its key from PEM files.
@@ -232,6 +273,33 @@ mod tests {
         }
         // Whenever no renewal is due, clients whose clocks are up to twelve hours off accept the certificate.
         assert!(RENEWAL_AGE + hours(12) <= VALID_AFTER && MAX_SET_BACK + hours(12) <= VALID_BEFORE);
+    }
+
+    #[test]
+    fn a_saved_certificate_is_restored_until_it_is_due_or_other_names_are_wanted() {
+        let hosts = ["example.test".to_owned()];
+        let made = Identity::self_signed(&hosts).unwrap();
+        let saved = made.to_saved(&hosts).expect("self-signed");
+        let text = serde_json::to_string(&saved).unwrap();
+        let restored = Identity::from_saved(&serde_json::from_str(&text).unwrap(), &hosts).expect("still good");
+        assert_eq!(restored.certificate_sha256(), made.certificate_sha256());
+        assert!(restored.is_self_signed() && restored.tls(&[b"h3"]).is_ok());
+        let ten_days_s = RENEWAL_AGE.as_secs();
+        let damaged = |change: fn(&mut SavedCertificate)| {
+            let mut saved = saved.clone();
+            change(&mut saved);
+            saved
+        };
+        for saved in [
+            SavedCertificate { made_at_s: saved.made_at_s - ten_days_s, ..saved.clone() },
+            SavedCertificate { made_at_s: u64::MAX, ..saved.clone() },
+            damaged(|saved| saved.certificate.truncate(40)),
+            damaged(|saved| saved.key = "AAAA".into()),
+            damaged(|saved| saved.key.push('!')),
+        ] {
+            assert!(Identity::from_saved(&saved, &hosts).is_none());
+        }
+        assert!(Identity::from_saved(&saved, &[]).is_none(), "other names");
     }
 
     #[test]

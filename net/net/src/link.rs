@@ -1,4 +1,4 @@
-//! The link that pairs a client with a server: `http[s]://HOST:PORT/#token=…[&certificate=…]`.
+//! The link that pairs a client with a server: `http[s]://HOST:PORT/#token=…`.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub struct Link {
     pub host: String,
     pub port: u16,
     pub token: Option<String>,
-    /// The certificate to pin, if the link names one.
+    /// The only certificate that is accepted, if the owner has added `&certificate=` and its hash.
     pub certificate: Option<CertificateHash>,
 }
 
@@ -44,12 +44,6 @@ impl Link {
             }
         }
         Ok(link)
-    }
-
-    /// Returns the link with its certificate replaced by a renewed one. A link without a certificate is unchanged.
-    #[must_use]
-    pub fn renewed(&self, certificate: CertificateHash) -> Self {
-        Self { certificate: self.certificate.and(Some(certificate)), ..self.clone() }
     }
 
     /// Host and port in the form used in a URL.

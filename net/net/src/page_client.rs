@@ -43,21 +43,12 @@ async fn open(options: &ConnectOptions, secure: bool) -> Result<ClientStream, Ne
     if !secure {
         return Ok(ClientStream::Plain(stream));
     }
-    let tls = ClientTls::new(&options.trust, ALPN)?;
+    let tls = ClientTls::new(&options.trust, ALPN);
     let name = ServerName::try_from(options.host.clone()).map_err(|_| NetError::Link(options.target()))?;
     let connector = TlsConnector::from(Arc::new(tls.config.clone()));
-    let stream = connector.connect(name, stream).await.map_err(|error| match tls.mismatch() {
-        Some(mismatch) => mismatch,
-        None if matches!(certificate_error(&error), Some(rustls::Error::InvalidCertificate(_))) => {
-            NetError::CertificateNotTrusted { target: options.target(), reason: error.to_string() }
-        }
-        None => failed(error),
-    })?;
+    let stream = connector.connect(name, stream).await;
+    let stream = stream.map_err(|error| tls.mismatch().unwrap_or_else(|| failed(error)))?;
     Ok(ClientStream::Tls(Box::new(stream)))
-}
-
-fn certificate_error(error: &io::Error) -> Option<&rustls::Error> {
-    error.get_ref()?.downcast_ref()
 }
 
 macro_rules! each_stream {

@@ -8,7 +8,7 @@ use nearlight_wire::Bytes32;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use serde::{Deserialize, Serialize};
 
 use crate::NetError;
@@ -71,8 +71,6 @@ impl TryFrom<String> for CertificateHash {
 pub enum Trust {
     /// Exactly this certificate, whatever its names and dates.
     Certificate(CertificateHash),
-    /// A certificate that the platform's root certificates vouch for, issued for the host's name.
-    Roots,
     /// Any certificate: protects only against eavesdropping. The server must be authenticated otherwise, such as by a proof of the token
     /// that is bound to [`crate::Connection::exporter`].
     Any,
@@ -87,29 +85,20 @@ pub(crate) struct ClientTls {
 
 impl ClientTls {
     /// Makes settings that accept what `trust` specifies and offer the application protocol `alpn`.
-    pub(crate) fn new(trust: &Trust, alpn: &str) -> Result<Self, NetError> {
+    pub(crate) fn new(trust: &Trust, alpn: &str) -> Self {
         let provider = provider();
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .expect("ring's provider speaks TLS 1.3");
         let presented = Arc::new(OnceLock::new());
-        let accept = |expected| {
-            let presented = Arc::clone(&presented);
-            Arc::new(PinnedCertificateVerifier { expected, presented, provider })
-        };
         let expected = match trust {
             Trust::Certificate(expected) => Some(*expected),
-            Trust::Any | Trust::Roots => None,
+            Trust::Any => None,
         };
-        let builder = match trust {
-            Trust::Certificate(_) | Trust::Any => {
-                builder.dangerous().with_custom_certificate_verifier(accept(expected))
-            }
-            Trust::Roots => builder.with_root_certificates(platform_roots()?),
-        };
-        let mut config = builder.with_no_client_auth();
+        let verifier = PinnedCertificateVerifier { expected, presented: Arc::clone(&presented), provider };
+        let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
         config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
-        Ok(Self { config, expected, presented })
+        Self { config, expected, presented }
     }
 
     /// The mismatch that ended a handshake with these settings, if there was one.
@@ -122,17 +111,6 @@ impl ClientTls {
 /// The cryptography provider of both ends.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
-}
-
-fn platform_roots() -> Result<RootCertStore, NetError> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(found.certs);
-    if added == 0 {
-        let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-        return Err(NetError::NoRoots(if reasons.is_empty() { "none found".into() } else { reasons.join("; ") }));
-    }
-    Ok(roots)
 }
 
 /// Accepts one certificate, or any if none is expected.

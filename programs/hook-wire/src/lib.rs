@@ -47,7 +47,7 @@ pub enum Message {
         width: u16,
         height: u16,
     },
-    /// Clients can connect. The first link is for this machine. The message is repeated with new links after the certificate was renewed.
+    /// Clients can connect. The first link is for this machine.
     Opened { links: Vec<String> },
     /// Nothing will be streamed from this process, for this reason.
     Failed { reason: String },

@@ -157,13 +157,8 @@ impl Injector {
     }
 
     fn on_event(&mut self, host: &Host, event: &Event) {
-        match &event.kind {
-            EventKind::LinksChanged => {
-                let links = host.links().iter().map(ToString::to_string).collect();
-                return process::send(&Message::Opened { links });
-            }
-            EventKind::Failed(reason) => return process::send(&Message::Failed { reason: reason.clone() }),
-            _ => {}
+        if let EventKind::Failed(reason) = &event.kind {
+            return process::send(&Message::Failed { reason: reason.clone() });
         }
         let Some(target) = lock(&TARGET).clone() else { return };
         let (Some(window), Some(viewer)) = (*lock(&target.window), event.viewer) else { return };

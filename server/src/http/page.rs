@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderValue, StatusCode, Uri, Version, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -80,6 +80,16 @@ pub(crate) fn router(state: Arc<PageState>) -> Router {
         .with_state(state)
 }
 
+/// Headers by which reverse proxies say that they pass on somebody else's request (RFC 7239, RFC 9110 section 7.6.3, and customary ones).
+const FORWARDING_HEADERS: [&str; 7] =
+    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "cf-connecting-ip"];
+
+/// Returns whether a proxy on this machine passes on somebody else's request. nginx adds no header by itself, but speaks HTTP/1.0.
+fn is_forwarded(request: &Request) -> bool {
+    request.version() < Version::HTTP_11
+        || FORWARDING_HEADERS.iter().any(|header| request.headers().contains_key(*header))
+}
+
 /// Serves programs on this machine, and others only if they send the token.
 async fn with_token(
     State(state): State<Arc<PageState>>,
@@ -92,7 +102,7 @@ async fn with_token(
         Some(Ok(role)) => {
             request.extensions_mut().insert(role);
         }
-        _ if client.0.is_loopback() => {}
+        _ if client.0.is_loopback() && !is_forwarded(&request) => {}
         Some(Err(refused)) => return refused.into_response(),
         None => return HttpRefusal::without_token().into_response(),
     }
@@ -235,6 +245,14 @@ mod tests {
             let request = request.header(header::AUTHORIZATION, "Basic bWU6aGVyZQ==").body(Body::empty());
             let response = router.clone().call(request.expect("a request")).await.expect("axum answers");
             assert_eq!(response.status().as_u16(), expected, "a proxy keeps Authorization for itself");
+        }
+        let plain = || Request::get("/metrics").extension(Client(near));
+        let forwarded = FORWARDING_HEADERS.iter().map(|header| plain().header(*header, "198.51.100.7"));
+        for request in forwarded.chain([plain().version(Version::HTTP_10)]) {
+            let request = request.body(Body::empty()).expect("a request");
+            let words = format!("{request:?}");
+            let response = router.clone().call(request).await.expect("axum answers");
+            assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "a proxy's client is a stranger: {words}");
         }
     }
 }

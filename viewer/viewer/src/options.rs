@@ -71,14 +71,10 @@ impl From<Link> for Target {
 
 /// Options that a window, a display and a headless run have in common.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "the options are independent")]
 pub struct ViewOptions {
     pub target: Target,
     /// The viewer's name in the server's log.
     pub name: String,
-    /// If the link names no certificate, accepts any and relies on the token's proof for the server's identity. Otherwise the certificate
-    /// must be signed by an authority that this machine trusts.
-    pub trust_first_use: bool,
     /// Length of the run, counted from the first picture. `None` watches until it is stopped.
     pub length: Option<Span>,
     /// Longest time from the start to the first picture, after which the viewer gives up.
@@ -110,7 +106,6 @@ impl ViewOptions {
         Self {
             target: target.into(),
             name: concat!("nearlight view ", env!("CARGO_PKG_VERSION")).to_owned(),
-            trust_first_use: false,
             length: None,
             first_picture: FIRST_PICTURE_TIMEOUT,
             display: DisplayKind::Screen,
@@ -129,12 +124,9 @@ impl ViewOptions {
 
 /// Options of a [`Viewer`](crate::Viewer).
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "the options are independent")]
 pub struct Options {
     /// The viewer's name in the server's log.
     pub name: String,
-    /// If the link names no certificate, accepts any and relies on the token's proof for the server's identity.
-    pub trust_first_use: bool,
     /// Kind of display. `Headset` requests the pictures of two eyes side by side.
     pub display: DisplayKind,
     /// Refresh rate of the display in hertz; 0 if pictures are displayed as soon as they are decoded.
@@ -162,7 +154,6 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             name: concat!("libnearlight ", env!("CARGO_PKG_VERSION")).to_owned(),
-            trust_first_use: false,
             display: DisplayKind::Screen,
             display_hz: 0,
             codecs: AVAILABLE_CODECS.to_vec(),
@@ -182,7 +173,6 @@ impl Options {
     pub(crate) fn view_options(&self, target: Target) -> ViewOptions {
         ViewOptions {
             name: self.name.clone(),
-            trust_first_use: self.trust_first_use,
             first_picture: NO_TIMEOUT,
             display: self.display,
             codecs: self.codecs.clone(),

@@ -14,18 +14,19 @@ const COMMON: [&str; 10] =
     ["port", "announced", "token", "scene", "video", "size", "fps", "clipboard", "program_sandbox", "quiet"];
 
 /// The topics of the other options. A program's options and those for experiments have topics of their own.
-const TOPICS: [(&str, &[&str]); 8] = [
+const TOPICS: [(&str, &[&str]); 9] = [
     ("Source", &["test_card", "backend", "conversion"]),
     ("Picture and sound", &["stereo", "codec", "captures", "shared_encodes", "sound"]),
     (
         "Network",
         &["rtc_port", "ice_servers", "address", "ethernet", "ethernet_allow", "hosts", "datagram", "tcp_control"],
     ),
-    ("Access", &["cert", "key", "max_clients", "max_members", "sandbox", "user"]),
+    ("Access", &["state", "ephemeral", "new_token", "cert", "key", "max_clients", "max_members", "sandbox", "user"]),
     ("Rate control and recovery", &["controller", "fec", "recovery", "rate", "max_rate", "min_rate", "pacing"]),
     ("Several servers", &["nats", "nats_ca", "nats_credentials", "fleet_key", "fleet"]),
     ("Unity Render Streaming", &["unity_render_streaming", "unity_token", "unity_pages"]),
     ("Output", &["events", "json"]),
+    ("Configuration", &["config"]),
 ];
 
 /// Assigns an option to its topic.

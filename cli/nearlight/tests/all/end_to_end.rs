@@ -1,7 +1,7 @@
 //! The real command on both ends, over loopback: counts, medians and exit codes, never wall-clock tails.
 
 use crate::support;
-use std::io::{Read, Write};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -170,29 +170,64 @@ fn strangers_are_refused_plainly_and_the_place_of_a_killed_client_is_free() {
 }
 
 #[test]
-fn a_link_names_the_certificate_and_no_other_is_taken_unless_the_user_says_so() {
+fn the_proof_shows_whose_server_it_is_and_a_hash_in_the_link_excludes_other_certificates() {
     let (server, other) = (Server::start(&[]), Server::start(&["--token", "a-token-of-another-server"]));
-    let (unnamed, hash) = server.url.split_once("&certificate=").expect("the link names the certificate");
-    assert_eq!(hash.len(), 64, "{hash}");
-    assert!(server.get("/session.json").contains(hash));
-    let view = |url: &str, further: &[&str]| {
-        let output =
-            nearlight().args(["view", url, "--headless", "--seconds", "1"]).args(further).output().expect("runs");
+    let hash_of = |server: &Server| {
+        let answer = server.get("/session.json");
+        answer.split('"').find(|text| text.len() == 64).expect("a certificate's hash").to_owned()
+    };
+    let view = |url: &str| {
+        let output = nearlight().args(["view", url, "--headless", "--seconds", "1"]).output().expect("runs");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (code, words) = view(unnamed, &[]);
-    assert_eq!(code, Some(1), "{words}");
-    assert!(words.contains("--trust-first-use") || words.contains("ca-certificates"), "{words}");
-    let (code, words) = view(unnamed, &["--trust-first-use"]);
-    assert_eq!(code, Some(0), "{words}");
+    assert!(!server.url.contains("certificate"), "links stay short: {}", server.url);
+    for (hash, expected) in [(hash_of(&server), 0), (hash_of(&other), 1)] {
+        let (code, words) = view(&format!("{}&certificate={hash}", server.url));
+        assert_eq!(code, Some(expected), "{words}");
+        assert_eq!(words.contains("not the one that the link names"), expected == 1, "{words}");
+    }
     // An impostor at the server's address with a certificate and a token of its own.
     let (port, others) = (server.port.to_string(), other.port.to_string());
-    let (code, words) = view(&server.url.replace(&port, &others), &[]);
-    assert_eq!(code, Some(1), "{words}");
-    assert!(words.contains("not the one that the link names"), "{words}");
-    let (code, words) = view(&unnamed.replace(&port, &others), &["--trust-first-use"]);
+    let (code, words) = view(&server.url.replace(&port, &others));
     assert_eq!(code, Some(4), "{words}");
     assert!(!other.get("/metrics").contains("nearlight_sessions_total 1"));
+}
+
+#[test]
+fn a_server_that_starts_again_has_the_same_links_until_the_owner_replaces_the_token() {
+    let state = scratch("state");
+    let _ = std::fs::remove_dir_all(&state);
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let start = |further: &[&str]| {
+        let port = port.to_string();
+        let mut child = nearlight()
+            .args(["serve", "--json", "--port", &port, "--size", "320x240", "--fps", "20", "--test-card", "--state"])
+            .arg(&state)
+            .args(further)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
+        let first: Value = serde_json::from_str(&line).expect("JSON");
+        let url = first["url"].as_str().expect("url").to_owned();
+        let server = Server { child, url: url.clone(), port: first["port"].as_u64().expect("port") as u16 };
+        let session = server.get("/session.json");
+        let hash = session.split('"').find(|text| text.len() == 64).expect("a certificate's hash").to_owned();
+        (server, url, hash)
+    };
+    let (first, link, hash) = start(&[]);
+    assert!(link.len() <= 80, "{link}");
+    drop(first);
+    let (second, again, same) = start(&[]);
+    assert_eq!((&again, &same), (&link, &hash));
+    assert!(second.view("1", &[]).status.success());
+    drop(second);
+    let (_third, replaced, _) = start(&["--new-token"]);
+    assert_ne!(replaced, link);
+    let output = nearlight().args(["view", &link, "--headless", "--seconds", "1"]).output().expect("runs");
+    assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -256,14 +291,7 @@ fn a_ladder_changes_the_picture_s_size_in_midstream_without_a_freeze() {
 #[test]
 fn nobody_there_is_a_timeout() {
     let output = nearlight()
-        .args([
-            "view",
-            "http://127.0.0.1:9/#token=nobody-listens-here",
-            "--trust-first-use",
-            "--headless",
-            "--seconds",
-            "1",
-        ])
+        .args(["view", "http://127.0.0.1:9/#token=nobody-listens-here", "--headless", "--seconds", "1"])
         .output()
         .expect("runs");
     let words = String::from_utf8_lossy(&output.stderr);
@@ -306,7 +334,10 @@ fn a_signal_ends_the_server_in_good_order() {
 #[test]
 fn a_port_in_use_is_named() {
     let server = Server::start(&[]);
-    let output = nearlight().args(["serve", "--test-card", "--port", &server.port.to_string()]).output().expect("runs");
+    let output = nearlight()
+        .args(["serve", "--test-card", "--ephemeral", "--port", &server.port.to_string()])
+        .output()
+        .expect("runs");
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{words}");
     assert!(words.contains(&server.port.to_string()), "{words}");

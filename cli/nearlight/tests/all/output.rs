@@ -27,7 +27,7 @@ impl Server {
     fn start(port: u16, further: &[&str], command: impl FnOnce(&mut Command)) -> Self {
         let mut serve = nearlight();
         serve.env_remove("NEARLIGHT_LOG").args(["serve", "--test-card", "--size", "320x240", "--fps", "20"]);
-        serve.args(["--token", TOKEN, "--port", &port.to_string()]).args(further);
+        serve.args(["--token", TOKEN, "--ephemeral", "--port", &port.to_string()]).args(further);
         command(&mut serve);
         Self { child: serve.spawn().expect("the command starts"), port }
     }

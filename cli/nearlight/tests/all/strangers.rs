@@ -47,21 +47,11 @@ impl Server {
 
     /// To its certificate, as a link names it.
     fn link(&self) -> Link {
-        let answer = self.get("/session.json");
-        let hash = answer.split('"').find(|text| text.len() == 64).expect("a certificate's hash");
-        Link {
-            secure: true,
-            host: "127.0.0.1".into(),
-            port: self.port,
-            token: None,
-            certificate: Some(hash.parse().expect("a hash")),
-        }
+        Link { secure: true, host: "127.0.0.1".into(), port: self.port, token: None, certificate: None }
     }
 
     fn connect_options(&self) -> ConnectOptions {
-        let link = self.link();
-        let trust = Trust::Certificate(link.certificate.expect("a hash"));
-        ConnectOptions { time_limit: Span::from_secs(20), ..ConnectOptions::new(&link, trust) }
+        ConnectOptions { time_limit: Span::from_secs(20), ..ConnectOptions::new(&self.link(), Trust::Any) }
     }
 }
 

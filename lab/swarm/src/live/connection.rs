@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper::{Request, header};
+use hyper_util::rt::TokioIo;
 use nearlight_net::{
-    ClientStream, Clock, CloseReason, ConnectOptions, Connection, ControlReceiver, ControlSender, Link, NetError,
-    ReceivedDatagram, SessionKind, Trust, connect, connect_page, nonce,
+    CertificateHash, ClientStream, Clock, CloseReason, ConnectOptions, Connection, ControlReceiver, ControlSender,
+    Link, NetError, ReceivedDatagram, SESSION_INFO_PATH, SessionInfo, SessionKind, Trust, connect, connect_page, nonce,
 };
 use nearlight_rooms::{Join, Lane, MAX_SNAPSHOT_BYTES};
 use nearlight_units::Span;
@@ -81,7 +85,7 @@ impl MemberConnection {
     /// If the server cannot be reached, refuses, or does not know the token.
     pub async fn open(link: &Link, carrier: Carrier, join: &Join, clock: Clock) -> Result<Self, SwarmError> {
         let token = link.token.as_ref().ok_or(SwarmError::NoToken)?;
-        let trust = link.certificate.map_or(Trust::Roots, Trust::Certificate);
+        let trust = link.certificate.map_or(Trust::Any, Trust::Certificate);
         let options = ConnectOptions::new(link, trust);
         match carrier {
             Carrier::WebSocket => open_websocket(link, &options, token, join).await,
@@ -166,6 +170,10 @@ async fn open_websocket(
     token: &str,
     join: &Join,
 ) -> Result<MemberConnection, SwarmError> {
+    let certificate = match link.certificate {
+        Some(hash) => Some(hash),
+        None => in_time(session_info(link, options, token)).await??.certificate_sha256,
+    };
     let stream = connect_page(options, link.secure).await?;
     let url = format!("{}://{}{ROOMS_PATH}", if link.secure { "wss" } else { "ws" }, link.authority());
     let broken = |error: tokio_tungstenite::tungstenite::Error| SwarmError::Broken(error.to_string());
@@ -175,7 +183,7 @@ async fn open_websocket(
         ServerMessage::Challenge { nonce } => nonce,
         message => return Err(refused(message)),
     };
-    let (binding, proof) = prove(link, token, server_nonce)?;
+    let (binding, proof) = prove(certificate, token, server_nonce)?;
     let hello = serde_json::to_string(&hello(proof)).expect("a hello is plain data");
     // If the server has closed the socket, it has given the reason.
     let _ = socket.send(Message::Text(hello.into())).await;
@@ -260,15 +268,44 @@ fn words(text: &str) -> String {
     parse(text).map_or_else(|error| error.to_string(), |message| refused(message).to_string())
 }
 
-/// Proves the token as the page does over a WebSocket, bound to the certificate that the link names, if any.
-fn prove(link: &Link, token: &str, server_nonce: Bytes32) -> Result<(Binding, TokenProof), SwarmError> {
+/// Asks the server which certificate browsers pin, as the page does before it opens a WebSocket.
+async fn session_info(link: &Link, options: &ConnectOptions, token: &str) -> Result<SessionInfo, SwarmError> {
+    let broken = |error: &dyn std::fmt::Display| SwarmError::Broken(error.to_string());
+    let stream = TokioIo::new(connect_page(options, link.secure).await?);
+    let (mut sender, driver) = http1::handshake(stream).await.map_err(|error| broken(&error))?;
+    let request = Request::get(SESSION_INFO_PATH)
+        .header(header::HOST, link.authority())
+        .header("x-nearlight-token", token)
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| broken(&error))?;
+    let exchange = async {
+        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+        if !response.status().is_success() {
+            return Err(SwarmError::Refused(format!("{SESSION_INFO_PATH}: {}", response.status())));
+        }
+        let body = Limited::new(response.into_body(), MAX_CONTROL_BYTES).collect().await;
+        let body = body.map_err(|error| broken(&error))?.to_bytes();
+        serde_json::from_slice(&body).map_err(|error| broken(&error))
+    };
+    tokio::select! {
+        answer = exchange => answer,
+        Err(error) = driver => Err(broken(&error)),
+    }
+}
+
+/// Proves the token as the page does over a WebSocket, bound to the certificate that browsers pin, if any.
+fn prove(
+    certificate: Option<CertificateHash>,
+    token: &str,
+    server_nonce: Bytes32,
+) -> Result<(Binding, TokenProof), SwarmError> {
     let client_nonce = nonce().map_err(|error| SwarmError::Broken(error.to_string()))?;
-    let binding = match link.certificate {
+    let binding = match certificate {
         Some(hash) => Binding::Certificate { server_nonce, client_nonce, certificate: hash.bytes() },
         None => Binding::Nonces { server_nonce, client_nonce },
     };
     let mac = binding.prove(token, Role::Client);
-    let proof = match link.certificate {
+    let proof = match certificate {
         Some(_) => TokenProof::Certificate { nonce: client_nonce, mac },
         None => TokenProof::Nonces { nonce: client_nonce, mac },
     };

@@ -145,7 +145,6 @@ unsafe fn read_options(options: *const nl_viewer_options) -> Result<Options, Fau
         pictures_kept: given.pictures_kept.clamp(1, MAX_HELD_PICTURES as u32) as usize,
         display: display(given.display)?,
         display_hz: given.display_hz,
-        trust_first_use: given.trust_first_use != 0,
         sound: given.sound != 0,
         clipboard: given.clipboard != 0,
         tells_display: given.tells_display != 0,

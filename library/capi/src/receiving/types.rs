@@ -28,8 +28,6 @@ pub struct nl_viewer_options {
     pub display: u32,
     /// Refresh rate of the display in hertz; 0: a picture is displayed the moment it is decoded.
     pub display_hz: u16,
-    /// 1: accepts any certificate where the link names none, and relies on the token's proof for the server's identity.
-    pub trust_first_use: u8,
     /// 1: requests the program's sound.
     pub sound: u8,
     /// 1: shares texts of the clipboard, where the server's owner allows it too.

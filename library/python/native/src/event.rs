@@ -63,7 +63,6 @@ fn embed_event<'py>(
             make(py, "Message", (at, from, PyBytes::new(py, &message.data), message.reliable))
         }
         embed::EventKind::Clipboard(text) => make(py, "Clipboard", (at, from, text)),
-        embed::EventKind::LinksChanged => make(py, "LinksChanged", (at, from)),
         embed::EventKind::Failed(reason) => make(py, "Ended", (at, from, reason)),
     }
 }

@@ -160,7 +160,6 @@ fn options_of(from: &Bound<'_, PyAny>) -> PyResult<Options> {
     }
     Ok(Options {
         name: get::<Option<String>>(from, "name")?.unwrap_or(defaults.name),
-        trust_first_use: get(from, "trust_first_use")?,
         display: display_of(&get::<String>(from, "display")?)?,
         display_hz: get(from, "display_hz")?,
         codecs: codecs.unwrap_or(defaults.codecs),

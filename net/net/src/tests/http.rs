@@ -39,7 +39,7 @@ async fn get(link: &Link, path: &str, trust: &Trust) -> Result<Bytes, NetError> 
     if !link.secure {
         return exchange(stream, &target, path).await;
     }
-    let tls = ClientTls::new(trust, "http/1.1")?;
+    let tls = ClientTls::new(trust, "http/1.1");
     let connector = TlsConnector::from(Arc::new(tls.config.clone()));
     let name = ServerName::try_from(link.host.clone()).map_err(|_| NetError::Name { host: link.host.clone() })?;
     let stream = connector.connect(name, stream).await.map_err(|error| {

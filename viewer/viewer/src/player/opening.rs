@@ -39,7 +39,7 @@ pub async fn open(
 ) -> Result<OpenSession, OpenError> {
     let connection = match &options.target {
         Target::Page(link) => {
-            let trust = trust(link, options.trust_first_use, reconnecting);
+            let trust = trust(link, reconnecting);
             connect(&ConnectOptions::new(link, trust), clock).await?
         }
         Target::Ethernet { link, interface } => connect_ethernet(interface, link, clock).await?,
@@ -85,14 +85,13 @@ pub async fn open(
     }
 }
 
-/// Returns which certificates to accept. A restarted server has another certificate than the link names. A client that has had a session
-/// with it recognises it by the proof of the token, which cannot be relayed from one connection to another.
-fn trust(link: &Link, trust_first_use: bool, reconnecting: bool) -> Trust {
+/// Returns which certificates to accept. The proof of the token shows whether this is the server of the link: it is bound to the connection,
+/// so nobody in between can relay it, and the server learns nothing else before the client has verified its proof. A hash in the link is
+/// accepted alone until the first session, because the server replaces its certificate from time to time.
+fn trust(link: &Link, reconnecting: bool) -> Trust {
     match link.certificate {
-        Some(_) if reconnecting => Trust::Any,
-        Some(hash) => Trust::Certificate(hash),
-        None if trust_first_use => Trust::Any,
-        None => Trust::Roots,
+        Some(hash) if !reconnecting => Trust::Certificate(hash),
+        _ => Trust::Any,
     }
 }
 
@@ -103,10 +102,8 @@ impl From<NetError> for OpenError {
             | NetError::Packet(_)
             | NetError::OtherEthernetVersion { .. }
             | NetError::Name { .. }
-            | NetError::NoRoots(_)
             | NetError::WrongPath { .. }
-            | NetError::CertificateMismatch { .. }
-            | NetError::CertificateNotTrusted { .. } => Self::Permanent(error.into()),
+            | NetError::CertificateMismatch { .. } => Self::Permanent(error.into()),
             error => Self::Temporary(error.to_string()),
         }
     }

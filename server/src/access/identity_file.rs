@@ -1,0 +1,204 @@
+//! The file in which a server keeps its token and its self-signed certificate, so that links and open pages outlive a restart.
+//!
+//! The file stays open: the server may become another user, or lose its access to the folder, while it runs. Several servers of one user
+//! share the file. Each locks it while it reads or changes it.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use nearlight_net::{Identity, NetError, SavedCertificate, Token, TokenError};
+use serde::{Deserialize, Serialize};
+
+/// Name of the file in its folder.
+const FILE_NAME: &str = "identity.json";
+/// Most bytes that are read. A token and a certificate take about 1 kB.
+const MAX_FILE_BYTES: u64 = 64 << 10;
+
+/// An open file with the identity of a user's servers.
+#[derive(Debug)]
+pub struct IdentityFile {
+    path: PathBuf,
+    file: File,
+}
+
+/// The content of the file.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct SavedIdentity {
+    /// The owner's token.
+    token: Option<String>,
+    certificate: Option<SavedCertificate>,
+}
+
+impl IdentityFile {
+    /// Opens the file in `folder`, or creates both. Only their owner can read them.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        }
+        builder.create(folder)?;
+        let path = folder.join(FILE_NAME);
+        let file = options.open(&path)?;
+        #[cfg(unix)]
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        Ok(Self { path, file })
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Forgets the token: links with it stop working once the server that uses it has ended.
+    pub fn forget_token(&self) {
+        self.change(|saved| saved.token = None);
+    }
+
+    /// Returns the saved token. If there is none, a new one is generated and saved.
+    pub(crate) fn token(&self) -> Result<Token, TokenError> {
+        self.change(|saved| {
+            if let Some(token) = saved.token.as_ref().and_then(|token| token.parse().ok()) {
+                return Ok(token);
+            }
+            let token = Token::generate()?;
+            saved.token = Some(token.to_string());
+            Ok(token)
+        })
+    }
+
+    /// Returns the saved certificate. If it is due for renewal or lacks one of the `hosts`, a new one is made and saved.
+    pub(crate) fn certificate(&self, hosts: &[String]) -> Result<Identity, NetError> {
+        self.change(|saved| {
+            let restored = saved.certificate.as_ref().and_then(|certificate| Identity::from_saved(certificate, hosts));
+            if let Some(identity) = restored {
+                return Ok(identity);
+            }
+            let identity = Identity::self_signed(hosts)?;
+            saved.certificate = identity.to_saved(hosts);
+            Ok(identity)
+        })
+    }
+
+    /// Reads the file, changes its content and writes it if it is different then. A server goes on without the file when that fails.
+    fn change<R>(&self, change: impl FnOnce(&mut SavedIdentity) -> R) -> R {
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            tracing::warn!(
+                "cannot {what} {}: {error}. Links will not outlive this run of the server",
+                self.path.display()
+            );
+        };
+        if let Err(error) = self.file.lock() {
+            failed("lock", &error);
+        }
+        let text = self.read().unwrap_or_else(|error| {
+            failed("read", &error);
+            String::new()
+        });
+        let mut saved = if text.is_empty() {
+            SavedIdentity::default()
+        } else {
+            serde_json::from_str(&text).unwrap_or_else(|error| {
+                let path = self.path.display();
+                tracing::warn!(
+                    "{path} is damaged ({error}), so it is written anew: former links and certificates are void"
+                );
+                SavedIdentity::default()
+            })
+        };
+        let result = change(&mut saved);
+        let changed = serde_json::to_string(&saved).expect("texts and numbers");
+        if changed != text
+            && let Err(error) = self.write(&changed)
+        {
+            failed("write", &error);
+        }
+        let _ = self.file.unlock();
+        result
+    }
+
+    fn read(&self) -> io::Result<String> {
+        let mut file = &self.file;
+        file.rewind()?;
+        let mut text = String::new();
+        file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        let mut file = &self.file;
+        file.rewind()?;
+        file.write_all(text.as_bytes())?;
+        file.set_len(text.len() as u64)?;
+        file.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("nearlight-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn a_server_that_starts_again_has_the_same_token_and_certificate() {
+        let folder = folder("identity-file").join("state");
+        let hosts = ["example.test".to_owned()];
+        let of = |file: &IdentityFile| {
+            let token = file.token().expect("a token").to_string();
+            (token, file.certificate(&hosts).expect("a certificate").certificate_sha256())
+        };
+        let first = of(&IdentityFile::open(&folder).expect("a file"));
+        let file = IdentityFile::open(&folder).expect("a file");
+        assert_eq!(of(&file), first);
+        let renamed = file.certificate(&[]).expect("a certificate").certificate_sha256();
+        assert_ne!(renamed, first.1, "a certificate for other names");
+        file.forget_token();
+        assert_ne!(file.token().expect("a token").to_string(), first.0);
+        #[cfg(unix)]
+        for (path, mode) in [(folder.as_path(), 0o700), (file.path(), 0o600)] {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777, mode);
+        }
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn a_damaged_file_is_replaced() {
+        let folder = folder("damaged-identity");
+        let file = IdentityFile::open(&folder).expect("a file");
+        let token = file.token().expect("a token").to_string();
+        for damaged in ["{", "[]", r#"{"token":"short"}"#, &"x".repeat(100_000), "\u{0}"] {
+            std::fs::write(file.path(), damaged).expect("written");
+            let replaced = file.token().expect("a token").to_string();
+            assert_ne!(replaced, token);
+            assert_eq!(IdentityFile::open(&folder).expect("a file").token().expect("a token").to_string(), replaced);
+        }
+        std::fs::write(file.path(), [0xff, 0xfe]).expect("written");
+        assert!(file.token().is_ok());
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn servers_that_start_at_once_agree() {
+        let folder = folder("shared-identity");
+        let tokens: Vec<String> = std::thread::scope(|scope| {
+            let start = || IdentityFile::open(&folder).expect("a file").token().expect("a token").to_string();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+}
