@@ -174,14 +174,12 @@ enum nl_event_kind
   NL_EVENT_KIND_MESSAGE = 12,
   // `data` is the text of the viewer's clipboard.
   NL_EVENT_KIND_CLIPBOARD = 13,
-  // The certificate was renewed: new viewers need one of the new links.
-  NL_EVENT_KIND_LINKS_CHANGED = 14,
   // The server has ended; `data` says why. No picture leaves any more.
-  NL_EVENT_KIND_FAILED = 15,
+  NL_EVENT_KIND_FAILED = 14,
   // Key `code` is still down, and the user's system repeats it. The text that it types follows.
-  NL_EVENT_KIND_KEY_REPEATED = 16,
+  NL_EVENT_KIND_KEY_REPEATED = 15,
   // With the next press, key `code` is a command that means the character `data` in the user's layout, such as Control and a letter.
-  NL_EVENT_KIND_KEY_CHARACTER = 17,
+  NL_EVENT_KIND_KEY_CHARACTER = 16,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -759,8 +757,6 @@ typedef struct {
   uint32_t display;
   // Refresh rate of the display in hertz; 0: a picture is displayed the moment it is decoded.
   uint16_t display_hz;
-  // 1: accepts any certificate where the link names none, and relies on the token's proof for the server's identity.
-  uint8_t trust_first_use;
   // 1: requests the program's sound.
   uint8_t sound;
   // 1: shares texts of the clipboard, where the server's owner allows it too.
