@@ -1,7 +1,8 @@
 //! The thread that injects the viewers' input into the display.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use crate::controls::{Action, ControlState, Controls, MIN_MOVE_INTERVAL};
 use crate::gamepads::PadChange;
 use crate::keyboard::{Keyboard, Keymap};
 use crate::screen::ScreenSize;
+use crate::watchdog::Activity;
 
 /// A display's keyboard and pointer.
 pub(crate) trait Devices: Send {
@@ -85,38 +87,62 @@ pub(crate) struct Injection {
     pending_move: [i32; 2],
     /// When relative movement was last injected.
     moved: Option<Instant>,
+    /// What the thread does.
+    activity: Activity,
+}
+
+/// What the thread asks of the source.
+pub(crate) trait InjectionHost {
+    /// Handles a change.
+    fn report(&self, event: InjectionEvent);
+
+    /// Returns how many gamepads the program can have.
+    fn gamepads(&self) -> u8;
+
+    /// Returns the viewers who are present if events were lost since the last call, because the thread took none for too long.
+    fn take_events_lost(&self) -> Option<BTreeSet<Viewer>>;
 }
 
 impl Injection {
     /// Creates the thread's state. `map` is the keyboard's initial map.
-    pub(crate) fn new(devices: Box<dyn Devices>, map: Keymap, captured: Arc<AtomicBool>, size: ScreenSize) -> Self {
+    pub(crate) fn new(
+        devices: Box<dyn Devices>,
+        map: Keymap,
+        captured: Arc<AtomicBool>,
+        size: ScreenSize,
+        activity: Activity,
+    ) -> Self {
         let controls = Controls::new(size.get(), Keyboard::new(map));
-        Self { devices, controls, captured, size, pending_move: [0; 2], moved: None }
+        Self { devices, controls, captured, size, pending_move: [0; 2], moved: None, activity }
     }
 
-    /// Handles the viewers' events until the source is gone. `gamepads` is the number of gamepads that the program can have.
-    pub(crate) fn run(
-        mut self,
-        events: &Receiver<ViewerEvent>,
-        gamepads: &AtomicU8,
-        report: &dyn Fn(InjectionEvent),
-    ) -> Result<(), ThreadError> {
+    /// Handles the viewers' events until the source is gone.
+    pub(crate) fn run(mut self, events: &Receiver<ViewerEvent>, host: &dyn InjectionHost) -> Result<(), ThreadError> {
         let (mut actions, mut reported, mut window) = (Vec::new(), ControlState::default(), None);
         loop {
+            self.activity.on_wait();
             let next = match self.next_move() {
                 Some(wait) => events.recv_timeout(wait),
                 None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
+            self.activity.on_work();
+            if let Some(present) = host.take_events_lost() {
+                // What waits is older than what was lost, and its time has passed.
+                while events.try_recv().is_ok() {}
+                self.controls.on_events_lost(|viewer| present.contains(&viewer), &mut actions);
+                self.inject_all(&mut actions, host)?;
+                continue;
+            }
             self.controls.set_captured(self.captured.load(Ordering::Relaxed));
             self.controls.set_size(self.size.get());
-            self.controls.set_gamepads(gamepads.load(Ordering::Relaxed));
+            self.controls.set_gamepads(host.gamepads());
             match next {
                 Ok(ViewerEvent::Input { now, viewer, input }) => {
                     self.controls.on_input(now, viewer, &input, &mut actions);
                 }
                 Ok(ViewerEvent::Clipboard { now, viewer, text }) => {
                     let granted = self.controls.on_clipboard(now, viewer, &mut actions);
-                    report(if granted {
+                    host.report(if granted {
                         InjectionEvent::Clipboard(text)
                     } else {
                         InjectionEvent::ClipboardRefused(viewer)
@@ -129,18 +155,18 @@ impl Injection {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     self.controls.close(&mut actions);
-                    return self.inject_all(&mut actions, report);
+                    return self.inject_all(&mut actions, host);
                 }
             }
-            self.inject_all(&mut actions, report)?;
-            self.controls.take_refused().into_iter().map(InjectionEvent::Refused).for_each(report);
+            self.inject_all(&mut actions, host)?;
+            self.controls.take_refused().into_iter().map(InjectionEvent::Refused).for_each(|event| host.report(event));
             let state = self.controls.state();
             if state != reported {
-                report(InjectionEvent::Controls(state.clone()));
+                host.report(InjectionEvent::Controls(state.clone()));
                 reported = state;
             }
             if let Some(size) = self.controls.window().filter(|size| window != Some(*size)) {
-                report(InjectionEvent::WindowSize(size));
+                host.report(InjectionEvent::WindowSize(size));
                 window = Some(size);
             }
         }
@@ -152,7 +178,7 @@ impl Injection {
         Some(MIN_MOVE_INTERVAL.saturating_sub(moved.elapsed()))
     }
 
-    fn inject_all(&mut self, actions: &mut Vec<Action>, report: &dyn Fn(InjectionEvent)) -> Result<(), ThreadError> {
+    fn inject_all(&mut self, actions: &mut Vec<Action>, host: &dyn InjectionHost) -> Result<(), ThreadError> {
         for action in actions.drain(..) {
             if let Action::MoveBy { right, down } = action {
                 self.pending_move = [self.pending_move[0] + i32::from(right), self.pending_move[1] + i32::from(down)];
@@ -161,7 +187,7 @@ impl Injection {
             // Later actions must happen at the position to which the pointer has moved.
             self.move_by()?;
             match action {
-                Action::Gamepad(change) => report(InjectionEvent::Gamepad(change)),
+                Action::Gamepad(change) => host.report(InjectionEvent::Gamepad(change)),
                 action => self.devices.inject(action)?,
             }
         }
