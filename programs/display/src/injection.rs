@@ -131,6 +131,8 @@ impl Injection {
                 while events.try_recv().is_ok() {}
                 self.controls.on_events_lost(|viewer| present.contains(&viewer), &mut actions);
                 self.inject_all(&mut actions, host)?;
+                reported = self.controls.state();
+                host.report(InjectionEvent::Controls(reported.clone()));
                 continue;
             }
             self.controls.set_captured(self.captured.load(Ordering::Relaxed));
@@ -208,4 +210,85 @@ impl Injection {
 #[expect(clippy::disallowed_methods, reason = "this thread paces its injected movements")]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Mutex;
+    use std::sync::mpsc::sync_channel;
+
+    use nearlight_wire::{Devices as DevicesState, InputEvent, Key};
+
+    use super::*;
+    use crate::keyboard::Step;
+
+    const ONE: Viewer = Viewer(1);
+
+    /// Records which keys go down and up.
+    struct RecordedKeys(Arc<Mutex<Vec<bool>>>);
+
+    impl Devices for RecordedKeys {
+        fn inject(&mut self, action: Action) -> Result<(), ThreadError> {
+            if let Action::Keyboard(Step::Key { pressed, .. }) = action {
+                self.0.lock().expect("no panic").push(pressed);
+            }
+            Ok(())
+        }
+
+        fn flush(&mut self) -> Result<(), ThreadError> {
+            Ok(())
+        }
+    }
+
+    /// Says that events were lost when it is asked for the second time.
+    struct ForgetfulHost {
+        asked: Cell<u32>,
+        drivers: Cell<Vec<Option<Viewer>>>,
+    }
+
+    impl InjectionHost for ForgetfulHost {
+        fn report(&self, event: InjectionEvent) {
+            if let InjectionEvent::Controls(controls) = event {
+                let mut drivers = self.drivers.take();
+                drivers.push(controls.driver);
+                self.drivers.set(drivers);
+            }
+        }
+
+        fn gamepads(&self) -> u8 {
+            0
+        }
+
+        fn take_events_lost(&self) -> Option<BTreeSet<Viewer>> {
+            self.asked.set(self.asked.get() + 1);
+            (self.asked.get() == 2).then(|| BTreeSet::from([ONE]))
+        }
+    }
+
+    #[test]
+    fn after_input_was_lost_what_waits_is_dropped_and_nothing_stays_pressed() {
+        let keys = Arc::<Mutex<Vec<bool>>>::default();
+        let symbols: Vec<u32> = (8..=255).flat_map(|code| [code, 0]).collect();
+        let map = Keymap::new(8, 2, &symbols);
+        let (captured, size) = (Arc::default(), ScreenSize::new((640, 480)));
+        let devices = Box::new(RecordedKeys(Arc::clone(&keys)));
+        let injection = Injection::new(devices, map, captured, size, Activity::default());
+        let (sender, events) = sync_channel(8);
+        let press = |name: &str| {
+            let key = Key::from_code(name).expect("a key");
+            let devices = DevicesState { keys: vec![key], ..DevicesState::default() };
+            let events = vec![InputEvent::Key { key, pressed: true }];
+            let input = Box::new(ViewerInput { devices, events, ..ViewerInput::default() });
+            ViewerEvent::Input { now: Time::ZERO, viewer: ONE, input }
+        };
+        for name in ["KeyA", "KeyB", "KeyC"] {
+            sender.send(press(name)).expect("there is room");
+        }
+        drop(sender);
+        let host = ForgetfulHost { asked: Cell::new(0), drivers: Cell::default() };
+        injection.run(&events, &host).expect("the devices work");
+        assert_eq!(*keys.lock().expect("no panic"), [true, false], "only the first key goes down, and goes up again");
+        assert_eq!(host.drivers.take(), [Some(ONE), None]);
+    }
 }

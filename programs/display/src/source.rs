@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -41,6 +41,9 @@ use crate::windows::{WindowCommand, WindowEvent};
 
 /// Maximum number of viewers' events that wait for the display. Guess: eight viewers with 60 a second while a program blocks it for half a minute.
 const MAX_QUEUED_VIEWER_EVENTS: usize = 16 << 10;
+/// Maximum number of viewers' texts for the clipboard among them, of up to [`MAX_CLIPBOARD_BYTES`](nearlight_wire::MAX_CLIPBOARD_BYTES)
+/// each. Guess: nobody pastes as often while a program blocks the display.
+const MAX_WAITING_TEXTS: usize = 8;
 /// Maximum number of commands that wait for the thread that manages windows. Guess: it takes them at once unless a program blocks the display.
 const MAX_QUEUED_WINDOW_COMMANDS: usize = 64;
 
@@ -191,6 +194,7 @@ impl ProgramSource {
             exit: Arc::default(),
             gamepads: AtomicU8::new(0),
             events_lost: AtomicBool::new(false),
+            waiting_texts: AtomicUsize::new(0),
             name: program,
         };
         Ok(Self {
@@ -281,8 +285,12 @@ impl InjectionHost for Host {
         match event {
             InjectionEvent::Controls(controls) => self.shared.announce_controls(Some(controls)),
             InjectionEvent::Refused(viewer) => self.shared.on_refused(viewer),
-            InjectionEvent::Clipboard(text) => self.send_window_command(WindowCommand::SetClipboard(text)),
+            InjectionEvent::Clipboard(text) => {
+                self.shared.on_text_taken();
+                self.send_window_command(WindowCommand::SetClipboard(text));
+            }
             InjectionEvent::ClipboardRefused(viewer) => {
+                self.shared.on_text_taken();
                 self.send_window_command(WindowCommand::WithdrawClipboard);
                 self.shared.on_clipboard_refused(viewer);
             }
@@ -297,7 +305,12 @@ impl InjectionHost for Host {
     }
 
     fn take_events_lost(&self) -> Option<BTreeSet<Viewer>> {
-        self.shared.events_lost.swap(false, Ordering::Relaxed).then(|| self.shared.state().viewers.clone())
+        let lost = self.shared.events_lost.swap(false, Ordering::Relaxed);
+        lost.then(|| {
+            // The thread drops what waits.
+            self.shared.waiting_texts.store(0, Ordering::Relaxed);
+            self.shared.state().viewers.clone()
+        })
     }
 }
 
@@ -438,6 +451,10 @@ impl Application for ProgramSource {
 
     fn on_clipboard(&mut self, now: Time, viewer: Viewer, text: String) {
         self.announcer.take_if(|announcer| *announcer == viewer);
+        if self.shared.waiting_texts.load(Ordering::Relaxed) >= MAX_WAITING_TEXTS {
+            return self.shared.on_event_lost();
+        }
+        self.shared.waiting_texts.fetch_add(1, Ordering::Relaxed);
         self.send_viewer_event(ViewerEvent::Clipboard { now, viewer, text });
     }
 

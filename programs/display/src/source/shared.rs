@@ -1,7 +1,7 @@
 //! What the source shares with its threads: the state of which viewers are informed, and the outputs for them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nearlight_scene::{Output, PictureSink, SceneError, Viewer};
@@ -29,6 +29,8 @@ pub(super) struct Shared {
     pub(super) gamepads: AtomicU8,
     /// Whether viewers' events were lost, because the injecting thread took none for too long.
     pub(super) events_lost: AtomicBool,
+    /// Number of texts for the clipboard that wait for that thread.
+    pub(super) waiting_texts: AtomicUsize,
     pub(super) name: String,
 }
 
@@ -141,6 +143,12 @@ impl Shared {
             tracing::warn!("{words}");
             self.notify_all(words);
         }
+    }
+
+    /// Called when the injecting thread has taken a text for the clipboard.
+    pub(super) fn on_text_taken(&self) {
+        let less = |waiting: usize| Some(waiting.saturating_sub(1));
+        let _ = self.waiting_texts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// Sends a sentence to all viewers.
