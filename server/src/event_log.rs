@@ -1,13 +1,13 @@
 //! `--events`: the event log, written by its own thread so that no session waits for a disk.
 
 use std::borrow::Cow;
+use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use nearlight_events::{Event, Origin, Record, create_private_file, write_line};
+use nearlight_events::{Event, Origin, Record, write_line};
 use nearlight_units::Time;
 
 /// Entries that may wait for the disk. If the disk is slower than the events, entries are dropped, with a warning in the log.
@@ -27,8 +27,9 @@ pub(crate) struct EventLog {
 pub(crate) struct EventLogThread(JoinHandle<std::io::Result<()>>);
 
 impl EventLog {
-    pub(crate) fn create(path: &Path) -> std::io::Result<(Self, EventLogThread)> {
-        let mut file = BufWriter::new(create_private_file(path)?);
+    /// Starts the thread that writes the file.
+    pub(crate) fn start(file: File) -> std::io::Result<(Self, EventLogThread)> {
+        let mut file = BufWriter::new(file);
         let (entries, waiting) = sync_channel::<Entry>(MAX_QUEUED_ENTRIES);
         let thread = thread::Builder::new().name("event log".into()).spawn(move || {
             loop {

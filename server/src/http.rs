@@ -187,6 +187,10 @@ impl Site {
 
     /// Logs a refusal. The rate is limited, so that strangers cannot fill the log.
     fn log(&self, client: IpAddr, path: &str, refused: &HttpRefusal) {
+        if refused.is_ordinary {
+            let (status, reason) = (refused.status.as_u16(), clean(&refused.message));
+            return tracing::debug!(%client, status, reason, "a request was refused");
+        }
         let mut refusal_log = self.refusal_log.lock().unwrap_or_else(PoisonError::into_inner);
         let RefusalLog { limiter, left_out } = &mut *refusal_log;
         if limiter.take(self.clock.now(), client).is_err() {

@@ -1,12 +1,14 @@
 //! Starts all parts of the server and shuts them down in order.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use nearlight_codec::Size;
+use nearlight_events::create_private_file;
 use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::link_layer::HardwareAddress;
 use nearlight_net::tcp::{CongestionControlError, check_congestion_control};
@@ -95,6 +97,8 @@ pub struct BoundServer {
     endpoint: Arc<RtcEndpoint>,
     ethernet: Vec<EthernetListener>,
     ethernet_links: Vec<EthernetLink>,
+    /// The file of the event log. The server may become a user who cannot open it.
+    events: Option<File>,
 }
 
 /// A server that is ready for its first client.
@@ -144,8 +148,9 @@ impl BoundServer {
         let listen = ListenOptions { address: options.address, port: options.port, limits };
         let listener = Listener::bind(&listen, &identity, clock)?;
         let endpoint = Arc::new(open_rtc_endpoint(&options, &listener, clock)?);
+        let events = options.events.as_deref().map(create_events_file).transpose()?;
         let (ethernet, ethernet_links) = (Vec::new(), Vec::new());
-        Ok(Self { options, clock, token, identity, listener, endpoint, ethernet, ethernet_links })
+        Ok(Self { options, clock, token, identity, listener, endpoint, ethernet, ethernet_links, events })
     }
 
     /// Serves these Ethernet interfaces too, for clients that know the token and have one of the `allowed` addresses, or any address. Call
@@ -244,7 +249,7 @@ impl BoundServer {
     }
 
     fn start_with(self, mut source: OpenedSource) -> Result<Server, ServerError> {
-        let Self { options, clock, token, identity, listener, endpoint, ethernet, .. } = self;
+        let Self { options, clock, token, identity, listener, endpoint, ethernet, events, .. } = self;
         let now = move || clock.now();
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
         // The pictures of a single client can be captured at the times that suit it best.
@@ -254,7 +259,8 @@ impl BoundServer {
             source = OpenedSource::SelfPaced(Box::new(PacedTestCard::new((width, height), format.fps)?));
         }
         let (sizes, bounds) = sizes_and_bounds(format, &options, &source);
-        let (event_log, event_log_thread) = options.events.as_deref().map(create_event_log).transpose()?.unzip();
+        let (event_log, event_log_thread) =
+            events.map(EventLog::start).transpose().map_err(ServerError::Thread)?.unzip();
         let feed = match &mut source {
             OpenedSource::OnDemand(_) => None,
             OpenedSource::SelfPaced(source) => source.sound(),
@@ -541,7 +547,6 @@ const fn with_members(limits: Limits, members: usize) -> Limits {
     }
 }
 
-/// Creates the file of the event log and starts the thread that writes it.
-fn create_event_log(path: &Path) -> Result<(EventLog, EventLogThread), ServerError> {
-    EventLog::create(path).map_err(|source| ServerError::File { path: path.display().to_string(), source })
+fn create_events_file(path: &Path) -> Result<File, ServerError> {
+    create_private_file(path).map_err(|source| ServerError::File { path: path.display().to_string(), source })
 }

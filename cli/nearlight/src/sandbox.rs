@@ -67,6 +67,15 @@ impl ServerSandbox {
         if self.is_on { enter(needs, self.user.is_other()) } else { Ok("off (--sandbox off)".into()) }
     }
 
+    /// Returns the name of the user that the server becomes, if it becomes another one.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn user_name(&self) -> Option<&str> {
+        match &self.user {
+            ServerUser::Other(user) => Some(&user.name),
+            ServerUser::Unchanged | ServerUser::Root(_) => None,
+        }
+    }
+
     /// Gives up the user root, once the ports and the files that the server was given are open, and says which user the server is.
     pub(crate) fn change_user(&self) -> anyhow::Result<()> {
         match &self.user {

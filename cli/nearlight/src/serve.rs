@@ -18,7 +18,7 @@ use nearlight_net::link_layer::HardwareAddress;
 use nearlight_net::{Clock, EthernetInterface, Token};
 use nearlight_rooms::Role;
 use nearlight_scene::{Backend, Conversion, SourceKind};
-use nearlight_server::{BoundServer, IceServer, Observer, PictureSize, ServeOptions, UnityMode, UnityOptions};
+use nearlight_server::{BoundServer, IceServer, Observer, PictureSize, ServeOptions, Server, UnityMode, UnityOptions};
 use nearlight_session::pace::Mode;
 use nearlight_units::Bitrate;
 use nearlight_wire::RecoveryPolicy;
@@ -312,6 +312,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     let ending = own.as_ref().map(ProgramSource::exit);
     memory::return_freed_memory();
     let unity = options.unity.clone();
+    let is_film = matches!(options.source, SourceKind::Video(_));
     // Threads inherit the restrictions of the one that starts them.
     let restrictions = sandbox.enter(&needs(&options, &security)?)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
@@ -343,15 +344,22 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         if early {
             announce()?;
         }
+        // A film's decoder opens it again for each time that it is played, and must not be root.
+        if is_film {
+            sandbox.change_user()?;
+        }
         #[cfg(target_os = "linux")]
         let server = match own {
             Some(source) => server.start_with_source(Box::new(source))?,
-            None => server.start()?,
+            None => start(server, sandbox.user_name().filter(|_| is_film))?,
         };
         #[cfg(not(target_os = "linux"))]
-        let server = server.start()?;
+        let server = start(server, None)?;
         // Its ports, devices and the owner's files are open.
-        sandbox.change_user()?;
+        if !is_film {
+            sandbox.change_user()?;
+        }
+        check_pages(unity.as_ref())?;
         let stop = stop_signal(quiet)?;
         if !early {
             announce()?;
@@ -380,6 +388,28 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         ended?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Refuses a folder of Unity's pages that the server's user cannot read. All of them would be missing.
+fn check_pages(unity: Option<&UnityOptions>) -> anyhow::Result<()> {
+    let Some(pages) = unity.and_then(|unity| unity.pages.as_ref()) else { return Ok(()) };
+    let read = std::fs::read_dir(pages).map(drop);
+    read.with_context(|| {
+        format!("the user that the server has become cannot read {}; --user NAME names another", pages.display())
+    })
+}
+
+/// Starts what is behind the port. `reader` is the user who has to read the source's files, if that is not the one who has started the server.
+fn start(server: BoundServer, reader: Option<&str>) -> anyhow::Result<Server> {
+    let started = server.start();
+    match reader {
+        Some(user) => started.with_context(|| {
+            format!(
+                "films are decoded as the user {user}, who has to be able to read the file; --user NAME names another"
+            )
+        }),
+        None => Ok(started?),
+    }
 }
 
 /// Waits for `stop`, or until the fleet that owns this server ends it. `places` is the number of places for clients and members.

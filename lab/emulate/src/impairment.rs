@@ -149,6 +149,7 @@ mod tests {
     use super::*;
 
     fn start(spec: &str) -> (Impairment, Receiver<(Time, Option<Bytes>)>, Clock) {
+        #[expect(clippy::disallowed_methods, reason = "a test is short, and so is its queue")]
         let (sender, receiver) = channel();
         let clock = Clock::start();
         let path = spec.parse::<PathSpec>().expect("a path").build(7).expect("no files");

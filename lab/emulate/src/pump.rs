@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::{io, thread};
 
@@ -34,13 +34,13 @@ pub(crate) struct Paths {
 
 /// A request to the running thread.
 enum Request {
-    Report(Sender<PumpCounters>),
-    Stop(Sender<PumpCounters>),
+    Report(SyncSender<PumpCounters>),
+    Stop(SyncSender<PumpCounters>),
 }
 
 /// The running thread.
 pub(crate) struct Pump {
-    requests: Sender<Request>,
+    requests: SyncSender<Request>,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
     real_time: bool,
@@ -48,8 +48,8 @@ pub(crate) struct Pump {
 
 impl Pump {
     pub(crate) fn start<N: Port + 'static, F: Port + 'static>(near: N, far: F, paths: Paths) -> io::Result<Self> {
-        let (requests, inbox) = channel();
-        let (reported, started) = channel();
+        let (requests, inbox) = sync_channel(1);
+        let (reported, started) = sync_channel(1);
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let woken = Arc::clone(&wake);
         let run = move || {
@@ -84,8 +84,8 @@ impl Pump {
         moved
     }
 
-    fn ask(&self, request: impl FnOnce(Sender<PumpCounters>) -> Request) -> PumpCounters {
-        let (answer, answered) = channel();
+    fn ask(&self, request: impl FnOnce(SyncSender<PumpCounters>) -> Request) -> PumpCounters {
+        let (answer, answered) = sync_channel(1);
         self.requests.send(request(answer)).expect("the link's thread runs until it is stopped");
         rustix::io::write(&self.wake, &1_u64.to_ne_bytes()).expect("the counter of requests never overflows");
         answered.recv().expect("the link's thread answers")

@@ -216,7 +216,7 @@ fn work(
     let simulated = |jobs: &[Job<'_>]| jobs.iter().map(|job| job.cell.length().as_secs_f64()).sum::<f64>();
     let all = simulated(jobs);
     std::thread::scope(|scope| {
-        let (sender, finished) = mpsc::channel();
+        let (sender, finished) = mpsc::sync_channel(threads);
         for _ in 0..threads {
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {

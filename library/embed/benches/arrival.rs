@@ -68,6 +68,7 @@ fn wake_up_chain(clock: Clock) -> (UdpSocket, Receiver<Time>) {
     let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let (near, far) = (bind(), bind());
     near.connect(far.local_addr().expect("an address")).expect("a connection");
+    #[expect(clippy::disallowed_methods, reason = "at most one message waits")]
     let ((notify, notified), (report, wake_ups)) = (channel(), channel());
     std::thread::spawn(move || while far.recv(&mut [0; 2_000]).is_ok_and(|_| notify.send(()).is_ok()) {});
     std::thread::spawn(move || while notified.recv().is_ok_and(|()| report.send(clock.now()).is_ok()) {});

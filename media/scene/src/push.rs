@@ -3,7 +3,8 @@
 //! A window submits its picture when the display server reports damage, a video when the next picture is due, an application when it has
 //! drawn one. Unchanged content is not submitted. All viewers get the same pictures.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -150,20 +151,24 @@ pub trait PushSource: Application {
 
 /// Informs a source's thread whether there are viewers. The thread ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Watch(Sender<bool>);
+pub(crate) struct Watch {
+    watched: Arc<AtomicBool>,
+    wake: SyncSender<()>,
+}
 
 impl Watch {
     pub(crate) fn set(&self, watched: bool) {
-        // A thread that has ended has reported why.
-        let _ = self.0.send(watched);
+        self.watched.store(watched, Ordering::Release);
+        // If it is full, the thread will look anyway. A thread that has ended has reported why.
+        let _ = self.wake.try_send(());
     }
 }
 
 /// The timer of a source with a constant frame rate, for the source's own thread.
 #[derive(Debug)]
 pub(crate) struct FrameTimer {
-    watch: Receiver<bool>,
-    watched: bool,
+    wakes: Receiver<()>,
+    watched: Arc<AtomicBool>,
     fps: u16,
     first: Option<Time>,
     count: u64,
@@ -171,16 +176,18 @@ pub(crate) struct FrameTimer {
 
 impl FrameTimer {
     pub(crate) fn new(fps: u16) -> (Watch, Self) {
-        let (sender, watch) = channel();
-        (Watch(sender), Self { watch, watched: false, fps: fps.max(1), first: None, count: 0 })
+        let (wake, wakes) = sync_channel(1);
+        let watched = Arc::<AtomicBool>::default();
+        let watch = Watch { watched: Arc::clone(&watched), wake };
+        (watch, Self { wakes, watched, fps: fps.max(1), first: None, count: 0 })
     }
 
     /// Waits for the next capture time with viewers. Returns none when the source is gone.
     pub(crate) fn wait(&mut self, now: &dyn Fn() -> Time) -> Option<Time> {
         loop {
-            if !self.watched {
+            if !self.watched.load(Ordering::Acquire) {
                 self.first = None;
-                self.watched = self.watch.recv().ok()?;
+                self.wakes.recv().ok()?;
                 continue;
             }
             let at = now();
@@ -190,8 +197,8 @@ impl FrameTimer {
             }
             let due = self.first.unwrap_or(at) + self.after(self.count);
             let wait = Duration::from_nanos(due.saturating_since(at).as_nanos().unsigned_abs());
-            match self.watch.recv_timeout(wait) {
-                Ok(watched) => self.watched = watched,
+            match self.wakes.recv_timeout(wait) {
+                Ok(()) => {}
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
                     self.count += 1;

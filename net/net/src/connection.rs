@@ -13,7 +13,8 @@ use nearlight_units::{Span, Time};
 use nearlight_wire::{Binding, Bytes32, ClientMessage, EXPORTER_LABEL, ROOMS_PATH, ServerMessage, WEBTRANSPORT_PATH};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use web_transport_quinn::{Session, SessionError, WebTransportError};
 
 use crate::address::station_address;
@@ -26,6 +27,10 @@ pub(crate) use congestion::Congestion;
 
 /// How long an orderly end may take before the idle timeout has to end the session. Guess: three long round trips.
 pub(crate) const CLOSING_LIMIT: Duration = Duration::from_secs(1);
+
+/// Maximum number of datagrams that have left an emulated path and wait for the session. Further ones are lost and counted with the path's.
+/// Guess: a tenth of a second at 500 Mbit/s, which a session takes unless it is stuck.
+const MAX_QUEUED_ARRIVALS: usize = 4096;
 
 /// A session with one peer. Clones share it. When the last one is dropped, the session is closed with code 0.
 #[derive(Clone)]
@@ -44,8 +49,8 @@ struct Inner {
     impaired: AtomicBool,
     path: Mutex<PathImpairment>,
     /// Datagrams that left an impaired path and have not been handed out yet, at most as many as the path held.
-    arrivals: tokio::sync::Mutex<UnboundedReceiver<ReceivedDatagram>>,
-    arrived: UnboundedSender<ReceivedDatagram>,
+    arrivals: tokio::sync::Mutex<mpsc::Receiver<ReceivedDatagram>>,
+    arrived: mpsc::Sender<ReceivedDatagram>,
     counters: Arc<Counters>,
 }
 
@@ -165,7 +170,7 @@ impl Connection {
     }
 
     fn over(transport: Transport, kind: SessionKind, clock: Clock, endpoint: Option<quinn::Endpoint>) -> Self {
-        let (arrived, arrivals) = unbounded_channel();
+        let (arrived, arrivals) = mpsc::channel(MAX_QUEUED_ARRIVALS);
         let inner = Inner {
             transport,
             kind,
@@ -404,7 +409,11 @@ impl Connection {
                 }
             }
             // When the session is gone, no one waits for it any more.
-            (Some(datagram), Direction::Receive) => drop(arrived.send(ReceivedDatagram { at: clock.now(), datagram })),
+            (Some(datagram), Direction::Receive) => {
+                if let Err(TrySendError::Full(_)) = arrived.try_send(ReceivedDatagram { at: clock.now(), datagram }) {
+                    count(&counters.impaired);
+                }
+            }
         };
         path.open(clock, origin, Box::new(exit))
     }

@@ -311,6 +311,7 @@ struct Delay;
 
 impl EmulatedPath for Delay {
     fn open(self: Box<Self>, _: Clock, _: Time, mut exit: PathExit) -> Box<dyn PathEntrance> {
+        #[expect(clippy::disallowed_methods, reason = "a test is short, and so is its queue")]
         let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel::<Bytes>();
         let task = tokio::spawn(async move {
             while let Some(datagram) = receiver.recv().await {

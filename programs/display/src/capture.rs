@@ -21,7 +21,8 @@ use x11rb::protocol::{ErrorKind, Event};
 use x11rb::x11_utils::X11Error;
 
 use crate::DisplayError;
-use crate::connection::{Display, Reconnection, WakePipe, XError};
+use crate::connection::{Display, WakePipe, XError};
+use crate::reconnection::Reconnection;
 use crate::screen::ScreenSize;
 use crate::shared_memory::SharedMemory;
 
@@ -192,8 +193,10 @@ impl Capture {
     /// Submits pictures until the source is gone, over new connections if programs end them.
     pub(crate) fn run(mut self, sink: &dyn PictureSink, mut reconnection: Reconnection) -> Result<(), XError> {
         while let Err(error) = self.submit_pictures(sink) {
-            self.display = reconnection.connect(error)?;
-            (self.segment, self.damage, self.region) = Self::prepare(&self.display, &self.memory)?;
+            (self.display, (self.segment, self.damage, self.region)) = reconnection.connect(error, |display| {
+                let prepared = Self::prepare(&display, &self.memory)?;
+                Ok::<_, XError>((display, prepared))
+            })?;
             self.captured = (0, 0);
         }
         Ok(())

@@ -9,18 +9,14 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use x11rb::connection::{Connection as _, RequestConnection as _};
-use x11rb::errors::{ConnectionError, ReplyError, ReplyOrIdError};
+use x11rb::errors::{ConnectError, ConnectionError, ReplyError, ReplyOrIdError};
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::Window;
 use x11rb::protocol::xtest::{self, ConnectionExt as _};
 use x11rb::rust_connection::{DefaultStream, RustConnection};
 
 use crate::DisplayError;
-
-/// How often a lost connection is replaced. Guess: a program that does it by mistake does it a few times.
-const MAX_RECONNECTIONS: u32 = 100;
-/// Time before a lost connection is replaced. Guess: viewers barely notice it.
-const RECONNECTION_DELAY: Duration = Duration::from_millis(50);
+use crate::watchdog::Activity;
 
 /// The address of an X display.
 #[derive(Clone, Debug)]
@@ -40,60 +36,46 @@ impl DisplayAddress {
     }
 
     pub(crate) fn connect(&self) -> Result<Display, DisplayError> {
-        let wrong = |reason: String| DisplayError::Display { name: self.name(), reason };
+        self.open().map_err(|failure| DisplayError::Display { name: self.name(), reason: failure.reason })
+    }
+
+    /// Opens a connection. Says why it cannot, and whether because there is no such display.
+    pub(crate) fn open(&self) -> Result<Display, ConnectFailure> {
         let (connection, screen) = match self {
             Self::Own { number, cookie } => {
-                let socket = UnixStream::connect(x_socket(*number)).map_err(|error| wrong(error.to_string()))?;
-                let (stream, _) = DefaultStream::from_unix_stream(socket).map_err(|error| wrong(error.to_string()))?;
+                let socket = UnixStream::connect(x_socket(*number)).map_err(ConnectError::IoError)?;
+                let (stream, _) = DefaultStream::from_unix_stream(socket).map_err(ConnectError::IoError)?;
                 let name = b"MIT-MAGIC-COOKIE-1".to_vec();
-                let connection = RustConnection::connect_to_stream_with_auth_info(stream, 0, name, cookie.clone());
-                (connection.map_err(|error| wrong(error.to_string()))?, 0)
+                (RustConnection::connect_to_stream_with_auth_info(stream, 0, name, cookie.clone())?, 0)
             }
-            Self::Named(name) => RustConnection::connect(Some(name)).map_err(|error| wrong(error.to_string()))?,
+            Self::Named(name) => RustConnection::connect(Some(name))?,
         };
         let root = &connection.setup().roots[screen];
         let (root, size) = (root.root, (root.width_in_pixels, root.height_in_pixels));
         let display = Display { connection, root, size };
         // A program that grabs the server, and perhaps never releases it, must not freeze the viewers' picture and input.
         if display.require(xtest::X11_EXTENSION_NAME).is_ok() {
-            display.connection.xtest_grab_control(true).map_err(|error| wrong(error.to_string()))?;
+            let controlled = display.connection.xtest_grab_control(true);
+            controlled.map_err(|error| ConnectFailure { reason: error.to_string(), gone: false })?;
         }
         Ok(display)
     }
 }
 
-/// Opens new connections to a display in place of those that its programs have ended: any of them may do so (`XKillClient`).
-#[derive(Clone, Debug)]
-pub(crate) struct Reconnection {
-    address: DisplayAddress,
-    left: u32,
+/// Why a connection to a display cannot be opened.
+#[derive(Debug)]
+pub(crate) struct ConnectFailure {
+    pub(crate) reason: String,
+    /// Whether nothing accepts connections at the display's address.
+    pub(crate) gone: bool,
 }
 
-impl Reconnection {
-    pub(crate) const fn new(address: DisplayAddress) -> Self {
-        Self { address, left: MAX_RECONNECTIONS }
+impl From<ConnectError> for ConnectFailure {
+    fn from(error: ConnectError) -> Self {
+        use std::io::ErrorKind::{ConnectionRefused, NotFound};
+        let gone = matches!(&error, ConnectError::IoError(io) if matches!(io.kind(), ConnectionRefused | NotFound));
+        Self { reason: error.to_string(), gone }
     }
-
-    /// Opens a connection after `error`, if that says that the former one is lost. Returns the error if it does not, if the display itself is
-    /// gone, or if connections were lost too often.
-    pub(crate) fn connect(&mut self, error: XError) -> Result<Display, XError> {
-        if !error.is_lost() || self.left == 0 {
-            return Err(error);
-        }
-        self.left -= 1;
-        pause();
-        let Ok(display) = self.address.connect() else { return Err(error) };
-        tracing::warn!(%error, "a connection to the program's display was ended, perhaps by the program, and is replaced");
-        Ok(display)
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a program that ends connections all the time must not keep a processor busy"
-)]
-fn pause() {
-    std::thread::sleep(RECONNECTION_DELAY);
 }
 
 /// Returns the socket of the X server with this display number.
@@ -137,19 +119,28 @@ impl Waker {
 
 /// The waiting thread's end of a [`Waker`].
 #[derive(Debug)]
-pub(crate) struct WakePipe(UnixStream);
+pub(crate) struct WakePipe {
+    socket: UnixStream,
+    activity: Activity,
+}
 
 /// Creates a waker and the pipe of the thread that it wakes.
 pub(crate) fn wake_pipe() -> std::io::Result<(Waker, WakePipe)> {
     let (far, near) = UnixStream::pair()?;
     far.set_nonblocking(true)?;
     near.set_nonblocking(true)?;
-    Ok((Waker(Arc::new(far)), WakePipe(near)))
+    Ok((Waker(Arc::new(far)), WakePipe { socket: near, activity: Activity::default() }))
 }
 
 impl WakePipe {
+    /// Returns what the waiting thread does.
+    pub(crate) const fn activity(&self) -> &Activity {
+        &self.activity
+    }
+
     /// Returns the display's next event, or `None` when woken or after `limit`. Without a limit it waits indefinitely.
     pub(crate) fn wait(&self, display: &Display, limit: Option<Duration>) -> Result<Option<Event>, ConnectionError> {
+        self.activity.on_work();
         display.connection.flush()?;
         if let Some(event) = display.connection.poll_for_event()? {
             return Ok(Some(event));
@@ -162,11 +153,13 @@ impl WakePipe {
     pub(crate) fn wait_for(&self, stream: &impl AsFd, limit: Option<Duration>) {
         let limit =
             limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
-        let mut both = [PollFd::new(stream, PollFlags::IN), PollFd::new(&self.0, PollFlags::IN)];
+        let mut both = [PollFd::new(stream, PollFlags::IN), PollFd::new(&self.socket, PollFlags::IN)];
         // Callers tolerate a wait that is cut short by a signal.
+        self.activity.on_wait();
         let _ = poll(&mut both, limit.as_ref());
+        self.activity.on_work();
         let mut wakes = [0; 64];
-        while matches!((&self.0).read(&mut wakes), Ok(count) if count > 0) {}
+        while matches!((&self.socket).read(&mut wakes), Ok(count) if count > 0) {}
     }
 }
 

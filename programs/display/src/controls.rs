@@ -281,6 +281,16 @@ impl Controls {
         }
     }
 
+    /// Releases everything after events were lost. Then nobody has the controls, and only viewers for whom `is_present` holds are known.
+    pub(crate) fn on_events_lost(&mut self, is_present: impl Fn(Viewer) -> bool, actions: &mut Vec<Action>) {
+        self.release_all(actions);
+        self.driver = None;
+        self.requests.clear();
+        self.refusals.clear();
+        self.windows.retain(|viewer, _| is_present(*viewer));
+        self.capturing.retain(|viewer| is_present(*viewer));
+    }
+
     /// Releases everything and restores the display's keyboard map.
     pub(crate) fn close(&mut self, actions: &mut Vec<Action>) {
         self.release_all(actions);

@@ -27,6 +27,7 @@ mod motors;
 mod output_limit;
 mod properties;
 mod pulse;
+mod reconnection;
 mod renderer;
 mod sandbox;
 mod screen;
@@ -38,6 +39,7 @@ mod sway;
 mod threads;
 mod users;
 mod visible_files;
+mod watchdog;
 mod windows;
 mod xtest;
 

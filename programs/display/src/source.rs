@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -31,15 +31,19 @@ use crate::capture::CaptureFlags;
 use crate::connection::{DisplayAddress, ThreadError, Waker, wake_pipe};
 use crate::controls::ControlState;
 use crate::environment;
-use crate::injection::{InjectionEvent, ViewerEvent};
+use crate::injection::{InjectionEvent, InjectionHost, ViewerEvent};
 use crate::microphone::Microphone;
 use crate::specification::{ProgramExit, ProgramOptions, Report, SOUND_SOCKET, SupervisorCommand, Task};
 use crate::sway;
 use crate::threads::{ThreadInputs, Threads, open_x};
+use crate::watchdog::{Activity, OBSERVATION_INTERVAL, Watchdog};
 use crate::windows::{WindowCommand, WindowEvent};
 
 /// Maximum number of viewers' events that wait for the display. Guess: eight viewers with 60 a second while a program blocks it for half a minute.
 const MAX_QUEUED_VIEWER_EVENTS: usize = 16 << 10;
+/// Maximum number of viewers' texts for the clipboard among them, of up to [`MAX_CLIPBOARD_BYTES`](nearlight_wire::MAX_CLIPBOARD_BYTES)
+/// each. Guess: nobody pastes as often while a program blocks the display.
+const MAX_WAITING_TEXTS: usize = 8;
 /// Maximum number of commands that wait for the thread that manages windows. Guess: it takes them at once unless a program blocks the display.
 const MAX_QUEUED_WINDOW_COMMANDS: usize = 64;
 
@@ -97,6 +101,7 @@ struct Startup {
     window_commands: Receiver<WindowCommand>,
     viewer_events: Receiver<ViewerEvent>,
     reports: BufReader<ChildStdout>,
+    watchdog: Watchdog,
 }
 
 struct Supervisor {
@@ -147,7 +152,10 @@ impl ProgramSource {
         let flags = CaptureFlags::default();
         let (capture_waker, capture_wakes) = wake_pipe().map_err(DisplayError::Memory)?;
         let (windows_waker, windows_wakes) = wake_pipe().map_err(DisplayError::Memory)?;
-        let inputs = ThreadInputs { capture: capture_wakes, windows: windows_wakes, flags: flags.clone() };
+        let injection = Activity::default();
+        let watchdog =
+            Watchdog::new([capture_wakes.activity(), windows_wakes.activity(), &injection].map(Clone::clone));
+        let inputs = ThreadInputs { capture: capture_wakes, windows: windows_wakes, flags: flags.clone(), injection };
         let (threads, folder) = match (&options.display, first) {
             (Some(name), _) => (open_x(&DisplayAddress::Named(name.clone()), None, options, fps, inputs)?, None),
             (None, Some(Report::Display { number, cookie, folder, card })) => {
@@ -173,6 +181,7 @@ impl ProgramSource {
             pointer: (CursorShape::Named("default".into()), false),
             pointer_in_picture: threads.pointer_in_picture,
             windows: String::new(),
+            trouble: None,
             controls: ControlState::default(),
             viewers: BTreeSet::new(),
             names: BTreeMap::new(),
@@ -184,6 +193,8 @@ impl ProgramSource {
             state: Mutex::new(state),
             exit: Arc::default(),
             gamepads: AtomicU8::new(0),
+            events_lost: AtomicBool::new(false),
+            waiting_texts: AtomicUsize::new(0),
             name: program,
         };
         Ok(Self {
@@ -193,7 +204,7 @@ impl ProgramSource {
             supervisor,
             sound,
             microphone: microphone.map(|microphone| (microphone, None)),
-            startup: Some(Startup { threads, window_commands, viewer_events, reports }),
+            startup: Some(Startup { threads, window_commands, viewer_events, reports, watchdog }),
             shared: Arc::new(shared),
             capture_waker,
             windows_waker,
@@ -247,11 +258,70 @@ impl ProgramSource {
     fn send_viewer_event(&self, event: ViewerEvent) {
         // If the thread has ended, it has reported why.
         if let Some(Err(TrySendError::Full(_))) = self.viewer_events.as_ref().map(|events| events.try_send(event)) {
-            self.shared.fail(format!(
-                "the display of {} has taken no input while {MAX_QUEUED_VIEWER_EVENTS} events arrived: a program blocks it",
-                self.shared.name
-            ));
+            self.shared.on_event_lost();
         }
+    }
+}
+
+/// What the injecting thread asks of the source.
+struct Host {
+    shared: Arc<Shared>,
+    supervisor: SupervisorInput,
+    commands: Option<SyncSender<WindowCommand>>,
+    windows_waker: Waker,
+}
+
+impl Host {
+    fn send_window_command(&self, command: WindowCommand) {
+        if let Some(commands) = &self.commands {
+            queue_window_command(commands, command);
+            self.windows_waker.wake();
+        }
+    }
+}
+
+impl InjectionHost for Host {
+    fn report(&self, event: InjectionEvent) {
+        match event {
+            InjectionEvent::Controls(controls) => self.shared.announce_controls(Some(controls)),
+            InjectionEvent::Refused(viewer) => self.shared.on_refused(viewer),
+            InjectionEvent::Clipboard(text) => {
+                self.shared.on_text_taken();
+                self.send_window_command(WindowCommand::SetClipboard(text));
+            }
+            InjectionEvent::ClipboardRefused(viewer) => {
+                self.shared.on_text_taken();
+                self.send_window_command(WindowCommand::WithdrawClipboard);
+                self.shared.on_clipboard_refused(viewer);
+            }
+            InjectionEvent::WindowSize(size) => self.send_window_command(WindowCommand::Resize(size)),
+            // Fails only if the supervisor has ended, which is reported elsewhere.
+            InjectionEvent::Gamepad(change) => drop(self.supervisor.send(&SupervisorCommand::Gamepad(change))),
+        }
+    }
+
+    fn gamepads(&self) -> u8 {
+        self.shared.gamepads.load(Ordering::Relaxed)
+    }
+
+    fn take_events_lost(&self) -> Option<BTreeSet<Viewer>> {
+        let lost = self.shared.events_lost.swap(false, Ordering::Relaxed);
+        lost.then(|| {
+            // The thread drops what waits.
+            self.shared.waiting_texts.store(0, Ordering::Relaxed);
+            self.shared.state().viewers.clone()
+        })
+    }
+}
+
+/// Watches the threads until the source is gone.
+fn watch(mut watchdog: Watchdog, shared: &Shared) {
+    while !shared.flags.is_closed() {
+        let now = shared.sink.get().map_or(Time::ZERO, |sink| sink.now());
+        if let Some(trouble) = watchdog.observe(now) {
+            shared.on_trouble(trouble);
+        }
+        pause(OBSERVATION_INTERVAL);
     }
 }
 
@@ -281,15 +351,14 @@ fn handle_reports(mut reports: BufReader<ChildStdout>, shared: &Shared) {
             Some(Report::Rumble { gamepad, rumble }) => shared.on_rumble(gamepad, rumble),
             Some(Report::Ended { ending, again: true }) => {
                 tracing::warn!("{name} ended with {ending} and is started again");
-                let words = format!("{name} ended with {ending}. It is started again.");
-                shared.broadcast(&Output::Message(message(&page_message("notice", &words.into()))));
+                shared.notify_all(format!("{name} ended with {ending}. It is started again."));
             }
             Some(Report::Ended { ending, again: false }) => {
                 let _ = shared.exit.set(ending);
                 let words = format!("{name} has ended with {ending}");
                 tracing::info!("{words}");
                 shared.broadcast(&Output::Message(message(&page_message("ended", &words.clone().into()))));
-                wait_for_goodbye();
+                pause(GOODBYE_DELAY);
                 return shared.end(SceneError::ProgramEnded(words));
             }
             Some(Report::Failed { reason }) => return shared.fail(reason),
@@ -299,9 +368,12 @@ fn handle_reports(mut reports: BufReader<ChildStdout>, shared: &Shared) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "viewers get a message before their sessions end")]
-fn wait_for_goodbye() {
-    thread::sleep(GOODBYE_DELAY);
+#[expect(
+    clippy::disallowed_methods,
+    reason = "viewers get a message before their sessions end, and the threads are watched"
+)]
+fn pause(time: Duration) {
+    thread::sleep(time);
 }
 
 impl Application for ProgramSource {
@@ -328,7 +400,10 @@ impl Application for ProgramSource {
             let outputs = [Output::Message(program), pointer, controls];
             let records = self.microphone.is_some();
             let microphone = records.then(|| Output::Message(message(&page_message("microphone", &true.into()))));
-            state.queue(outputs.into_iter().chain(windows).chain(microphone).map(|output| (viewer, output)));
+            let trouble = state.trouble.clone().map(|words| page_message("notice", &words.into()));
+            let trouble = trouble.map(|text| Output::Message(message(&text)));
+            let all = outputs.into_iter().chain(windows).chain(microphone).chain(trouble);
+            state.queue(all.map(|output| (viewer, output)));
         }
         self.send_viewer_event(ViewerEvent::Input { now, viewer, input: Box::new(input.clone()) });
     }
@@ -376,6 +451,10 @@ impl Application for ProgramSource {
 
     fn on_clipboard(&mut self, now: Time, viewer: Viewer, text: String) {
         self.announcer.take_if(|announcer| *announcer == viewer);
+        if self.shared.waiting_texts.load(Ordering::Relaxed) >= MAX_WAITING_TEXTS {
+            return self.shared.on_event_lost();
+        }
+        self.shared.waiting_texts.fetch_add(1, Ordering::Relaxed);
         self.send_viewer_event(ViewerEvent::Clipboard { now, viewer, text });
     }
 
@@ -387,7 +466,7 @@ impl Application for ProgramSource {
 impl PushSource for ProgramSource {
     fn start(&mut self, sink: Arc<dyn PictureSink>) -> std::io::Result<()> {
         let Some(startup) = self.startup.take() else { return Ok(()) };
-        let Startup { threads, window_commands, viewer_events, reports } = startup;
+        let Startup { threads, window_commands, viewer_events, reports, watchdog } = startup;
         let Threads { capture, windows, injection, .. } = threads;
         let _ = self.shared.sink.set(Arc::clone(&sink));
         let spawn = |name: &str, body: ThreadBody| {
@@ -408,29 +487,17 @@ impl PushSource for ProgramSource {
         };
         spawn("windows", Box::new(manage_windows))?;
         spawn("capture", Box::new(move |_: &Shared| capture(sink.as_ref())))?;
-        let (input, commands, windows_waker) =
-            (self.supervisor.input.clone(), self.window_commands.clone(), self.windows_waker.clone());
-        let inject = move |shared: &Shared| {
-            let command = |command| {
-                if let Some(commands) = &commands {
-                    queue_window_command(commands, command);
-                    windows_waker.wake();
-                }
-            };
-            let outcome = injection.run(&viewer_events, &shared.gamepads, &|event| match event {
-                InjectionEvent::Controls(controls) => shared.announce_controls(Some(controls)),
-                InjectionEvent::Refused(viewer) => shared.on_refused(viewer),
-                InjectionEvent::Clipboard(text) => command(WindowCommand::SetClipboard(text)),
-                InjectionEvent::ClipboardRefused(viewer) => {
-                    command(WindowCommand::WithdrawClipboard);
-                    shared.on_clipboard_refused(viewer);
-                }
-                InjectionEvent::WindowSize(size) => command(WindowCommand::Resize(size)),
-                // Fails only if the supervisor has ended, which is reported elsewhere.
-                InjectionEvent::Gamepad(change) => drop(input.send(&SupervisorCommand::Gamepad(change))),
-            });
+        let host = Host {
+            shared: Arc::clone(&self.shared),
+            supervisor: self.supervisor.input.clone(),
+            commands: self.window_commands.clone(),
+            windows_waker: self.windows_waker.clone(),
+        };
+        let inject = move |_: &Shared| {
+            let outcome = injection.run(&viewer_events, &host);
             // The windows' thread ends when all senders of its commands are dropped.
-            drop(commands);
+            let windows_waker = host.windows_waker.clone();
+            drop(host);
             windows_waker.wake();
             outcome
         };
@@ -439,6 +506,13 @@ impl PushSource for ProgramSource {
             "program",
             Box::new(move |shared: &Shared| {
                 handle_reports(reports, shared);
+                Ok(())
+            }),
+        )?;
+        spawn(
+            "watchdog",
+            Box::new(move |shared: &Shared| {
+                watch(watchdog, shared);
                 Ok(())
             }),
         )?;

@@ -67,7 +67,7 @@ pub(crate) fn open(
     let windows = SwayWindows::open(own, shown.clone(), max_size)?;
     let capture = ScreenCopy::open(wayland, max_size.unwrap_or(size), fps, inputs.capture, inputs.flags)?;
     let (devices, map) = VirtualDevices::open(wayland, shown.clone())?;
-    let injection = Injection::new(Box::new(devices), map, Arc::new(AtomicBool::new(false)), shown);
+    let injection = Injection::new(Box::new(devices), map, Arc::new(AtomicBool::new(false)), shown, inputs.injection);
     let (width, height) = size;
     let follows = if max_size.is_some() { ", follows the viewer's window" } else { "" };
     let wake_pipe = inputs.windows;

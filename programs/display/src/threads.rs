@@ -8,10 +8,12 @@ use nearlight_scene::PictureSink;
 
 use crate::DisplayError;
 use crate::capture::{Capture, CaptureFlags};
-use crate::connection::{DisplayAddress, Reconnection, ThreadError, WakePipe};
+use crate::connection::{DisplayAddress, ThreadError, WakePipe};
 use crate::injection::Injection;
+use crate::reconnection::Reconnection;
 use crate::screen::ScreenSize;
 use crate::specification::ProgramOptions;
+use crate::watchdog::Activity;
 use crate::windows::{WindowCommand, WindowEvent, Windows};
 use crate::xtest::XDevices;
 
@@ -41,6 +43,8 @@ pub(crate) struct ThreadInputs {
     pub(crate) capture: WakePipe,
     pub(crate) windows: WakePipe,
     pub(crate) flags: CaptureFlags,
+    /// What the injecting thread does.
+    pub(crate) injection: Activity,
 }
 
 /// Connects to an X display. `card` is the graphics card that renders its programs' OpenGL, if it is known.
@@ -57,10 +61,12 @@ pub(crate) fn open_x(
     let graphics = card.map_or_else(|| first.graphics().to_owned(), |card| format!("OpenGL by {card}"));
     let shown = ScreenSize::new(first.size);
     let max_size = options.max_size.filter(|_| options.display.is_none());
-    let reconnection = Reconnection::new(address.clone());
+    let reconnection = |activity: &Activity| Reconnection::new(address.clone(), activity.clone());
+    let [of_windows, of_capture, of_injection] =
+        [inputs.windows.activity(), inputs.capture.activity(), &inputs.injection].map(reconnection);
     let windows = Windows::open(first, Arc::clone(&captured), shown.clone(), (options.size, max_size))?;
     let capture = Capture::open(second, shown.clone(), fps, inputs.capture, inputs.flags)?;
-    let (devices, map) = XDevices::open(third, reconnection.clone())?;
+    let (devices, map) = XDevices::open(third, of_injection)?;
     let size @ (width, height) = shown.get();
     let how = if windows.manages() { "Nearlight's window manager" } else { "its own window manager" };
     let follows = if max_size.is_some() { ", follows the viewer's window" } else { "" };
@@ -70,13 +76,8 @@ pub(crate) fn open_x(
         name: format!("with {graphics} on the X display {} ({width}x{height}{follows}, {how})", address.name()),
         graphics,
         pointer_in_picture: false,
-        capture: Box::new({
-            let reconnection = reconnection.clone();
-            move |sink| Ok(capture.run(sink, reconnection)?)
-        }),
-        windows: Box::new(move |commands, report| {
-            windows.run_and_reconnect(&wake_pipe, commands, report, reconnection)
-        }),
-        injection: Injection::new(Box::new(devices), map, captured, shown),
+        capture: Box::new(move |sink| Ok(capture.run(sink, of_capture)?)),
+        windows: Box::new(move |commands, report| windows.run_and_reconnect(&wake_pipe, commands, report, of_windows)),
+        injection: Injection::new(Box::new(devices), map, captured, shown, inputs.injection),
     })
 }

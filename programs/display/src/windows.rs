@@ -82,6 +82,8 @@ pub(crate) struct Windows {
     screen: Screen,
     /// Largest size of a display that follows a viewer's window; `None` if its size is fixed.
     max_size: Option<(u16, u16)>,
+    /// Size of the viewer's window that the display was last to follow.
+    wanted: (u16, u16),
     atoms: Atoms,
     layout: Layout,
     clipboard: Clipboard,
@@ -134,6 +136,7 @@ impl Windows {
             display,
             screen,
             max_size,
+            wanted: initial,
             atoms,
             layout,
             clipboard,
@@ -212,6 +215,7 @@ impl Windows {
 
     /// Resizes the display to a viewer's window, as far as possible. Returns whether its size has changed.
     fn resize(&mut self, wanted: (u16, u16)) -> bool {
+        self.wanted = wanted;
         let Some(max_size) = self.max_size.filter(|_| self.manages) else { return false };
         let resized = self.screen.resize(&self.display, size_for(wanted, max_size)).and_then(|resized| {
             if let Some(size) = resized {
@@ -237,6 +241,7 @@ impl Windows {
     ) -> Result<(), XError> {
         self.report_pointer(report)?;
         loop {
+            wake_pipe.activity().on_work();
             match commands.try_recv() {
                 Ok(command) => ignore_request_errors(self.on_command(command, report))?,
                 Err(TryRecvError::Empty) => {

@@ -9,10 +9,11 @@ use x11rb::protocol::xtest::{self, ConnectionExt as _};
 use x11rb::wrapper::ConnectionExt as _;
 
 use crate::DisplayError;
-use crate::connection::{Display, Reconnection, ThreadError, XError};
+use crate::connection::{Display, ThreadError, XError};
 use crate::controls::Action;
 use crate::injection::Devices;
 use crate::keyboard::{Keymap, Step};
+use crate::reconnection::Reconnection;
 
 /// Time that programs get to read a new keyboard map. Without it, programs were observed to type wrong characters; with 5 ms, never.
 const SETTLE_TIME: Duration = Duration::from_millis(5);
@@ -44,52 +45,13 @@ impl XDevices {
     }
 
     /// Opens a new connection after `error` and repeats what the lost one may not have sent.
-    fn recover(&mut self, mut error: XError) -> Result<(), XError> {
-        loop {
-            self.display = self.reconnection.connect(error)?;
-            let repeated = self.unsent.iter().try_for_each(|action| self.perform(*action));
-            match repeated.and_then(|()| Ok(self.display.connection.flush()?)) {
-                Ok(()) => return Ok(()),
-                Err(again) => error = again,
-            }
-        }
-    }
-
-    fn fake(&self, kind: u8, detail: u8, (x, y): (i16, i16)) -> Result<(), XError> {
-        let Display { connection, root, .. } = &self.display;
-        connection.xtest_fake_input(kind, detail, x11rb::CURRENT_TIME, *root, x, y, 0)?;
-        Ok(())
-    }
-
-    fn keyboard_step(&self, step: Step) -> Result<(), XError> {
-        match step {
-            Step::Key { code, pressed } => {
-                let kind = if pressed { xproto::KEY_PRESS_EVENT } else { xproto::KEY_RELEASE_EVENT };
-                self.fake(kind, code, (0, 0))?;
-            }
-            Step::Map { code, symbols } => {
-                self.display.connection.change_keyboard_mapping(1, code, 2, &symbols)?;
-            }
-            Step::Settle => {
-                self.display.connection.sync()?;
-                settle();
-            }
-        }
-        Ok(())
-    }
-
-    fn perform(&self, action: Action) -> Result<(), XError> {
-        match action {
-            Action::Keyboard(step) => self.keyboard_step(step)?,
-            Action::Button { button, pressed } => {
-                let kind = if pressed { xproto::BUTTON_PRESS_EVENT } else { xproto::BUTTON_RELEASE_EVENT };
-                self.fake(kind, button, (0, 0))?;
-            }
-            Action::MoveTo { x, y } => self.fake(xproto::MOTION_NOTIFY_EVENT, 0, (x, y))?,
-            // With a detail of 1, movement is relative.
-            Action::MoveBy { right, down } => self.fake(xproto::MOTION_NOTIFY_EVENT, 1, (right, down))?,
-            Action::Gamepad(_) => {}
-        }
+    fn recover(&mut self, error: XError) -> Result<(), XError> {
+        let unsent = &self.unsent;
+        self.display = self.reconnection.connect(error, |display| {
+            unsent.iter().try_for_each(|action| perform(&display, *action))?;
+            display.connection.flush()?;
+            Ok::<_, XError>(display)
+        })?;
         Ok(())
     }
 }
@@ -97,7 +59,7 @@ impl XDevices {
 impl Devices for XDevices {
     fn inject(&mut self, action: Action) -> Result<(), ThreadError> {
         self.unsent.push(action);
-        self.perform(action).or_else(|error| self.recover(error))?;
+        perform(&self.display, action).or_else(|error| self.recover(error))?;
         Ok(())
     }
 
@@ -106,6 +68,44 @@ impl Devices for XDevices {
         self.unsent.clear();
         Ok(())
     }
+}
+
+fn fake(display: &Display, kind: u8, detail: u8, (x, y): (i16, i16)) -> Result<(), XError> {
+    let Display { connection, root, .. } = display;
+    connection.xtest_fake_input(kind, detail, x11rb::CURRENT_TIME, *root, x, y, 0)?;
+    Ok(())
+}
+
+fn keyboard_step(display: &Display, step: Step) -> Result<(), XError> {
+    match step {
+        Step::Key { code, pressed } => {
+            let kind = if pressed { xproto::KEY_PRESS_EVENT } else { xproto::KEY_RELEASE_EVENT };
+            fake(display, kind, code, (0, 0))?;
+        }
+        Step::Map { code, symbols } => {
+            display.connection.change_keyboard_mapping(1, code, 2, &symbols)?;
+        }
+        Step::Settle => {
+            display.connection.sync()?;
+            settle();
+        }
+    }
+    Ok(())
+}
+
+fn perform(display: &Display, action: Action) -> Result<(), XError> {
+    match action {
+        Action::Keyboard(step) => keyboard_step(display, step)?,
+        Action::Button { button, pressed } => {
+            let kind = if pressed { xproto::BUTTON_PRESS_EVENT } else { xproto::BUTTON_RELEASE_EVENT };
+            fake(display, kind, button, (0, 0))?;
+        }
+        Action::MoveTo { x, y } => fake(display, xproto::MOTION_NOTIFY_EVENT, 0, (x, y))?,
+        // With a detail of 1, movement is relative.
+        Action::MoveBy { right, down } => fake(display, xproto::MOTION_NOTIFY_EVENT, 1, (right, down))?,
+        Action::Gamepad(_) => {}
+    }
+    Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "programs need time to read the keyboard map")]

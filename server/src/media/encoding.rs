@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use nearlight_codec::quality::PictureDifference;
@@ -79,7 +79,7 @@ pub(crate) enum EncoderPlacement {
 #[derive(Debug)]
 enum Worker {
     Thread {
-        jobs: Sender<EncodeJob>,
+        jobs: SyncSender<EncodeJob>,
         free: Receiver<Picture>,
         thread: JoinHandle<()>,
     },
@@ -137,9 +137,9 @@ impl EncoderLane {
         clock: Clock,
         encoders: Encoders,
     ) -> std::io::Result<Self> {
-        // There are never more jobs than picture buffers, so the unbounded channel stays short. A refused job would leave a gap in the
-        // encoder's frame numbers.
-        let (jobs, work) = channel();
+        // There are never more jobs than picture buffers, so sending never waits. A refused job would leave a gap in the encoder's frame
+        // numbers.
+        let (jobs, work) = sync_channel(BUFFERED_PICTURES);
         let (give_back, free) = sync_channel(BUFFERED_PICTURES);
         let strip = Self::strip_for(&exchange, &encoders, config);
         let coded = EncoderConfig { size: config.size.with_strip(strip), ..config };

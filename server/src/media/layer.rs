@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use nearlight_codec::quality::PictureDifference;
@@ -50,7 +50,7 @@ pub(crate) struct LayerEncoder(Worker);
 #[derive(Debug)]
 enum Worker {
     Thread {
-        jobs: Sender<LayerJob>,
+        jobs: SyncSender<LayerJob>,
         in_work: Arc<AtomicUsize>,
     },
     /// The task is none once it has failed.
@@ -64,7 +64,8 @@ impl LayerEncoder {
         clock: Clock,
         encoders: Encoders,
     ) -> std::io::Result<Self> {
-        let (jobs, work) = channel();
+        // An encoder with this many jobs is busy and gets no further ones, so sending never waits.
+        let (jobs, work) = sync_channel(MAX_QUEUED_JOBS);
         let in_work = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&in_work);
         thread::Builder::new().name("encode-layer".into()).spawn(move || {

@@ -5,7 +5,8 @@
 //! the same for all listeners.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ const MAX_LAG: Span = Span::from_millis(50);
 
 /// Blocks that are rendered at a time while nothing can sound. Waking the thread costs more than a silent block.
 const IDLE_BLOCKS: u32 = 5;
+/// Maximum number of events that wait for the mixer: a second of the sounds of a world at 60 pictures a second, and some listeners. The mixer
+/// takes events between blocks of 10 ms.
+const MAX_QUEUED_EVENTS: usize = 64;
 
 /// An event for the mixer's thread.
 enum MixerEvent {
@@ -33,26 +37,32 @@ enum MixerEvent {
 /// A handle of the mixer's thread, which ends when all handles are dropped.
 #[derive(Clone)]
 pub(crate) struct Mixer {
-    events: Sender<MixerEvent>,
+    events: SyncSender<MixerEvent>,
+    /// Whether the newest sounds found no room.
+    is_behind: Arc<AtomicBool>,
 }
 
 impl Mixer {
     /// Starts the thread, with the sound of the world, or with the sound of a program if there is a `feed`.
     pub(crate) fn start(clock: Clock, feed: Option<Box<dyn SoundFeed>>) -> std::io::Result<Self> {
-        let (events, received) = channel();
+        let (events, received) = sync_channel(MAX_QUEUED_EVENTS);
         let origin = feed.map_or_else(|| SoundOrigin::World(Box::default()), SoundOrigin::Program);
         let mixer = MixerThread { clock, origin, listeners: Vec::new() };
         thread::Builder::new().name("sound".into()).spawn(move || mixer.run(&received))?;
-        Ok(Self { events })
+        Ok(Self { events, is_behind: Arc::default() })
     }
 
-    /// Takes the world's sounds since the last call.
+    /// Takes the world's sounds since the last call. They are lost while the mixer is too far behind, because the studio must not wait.
     pub(crate) fn on_cues(&self, cues: Cues) {
         // A thread that has ended has logged why.
-        let _ = self.events.send(MixerEvent::Cues(cues));
+        let full = matches!(self.events.try_send(MixerEvent::Cues(cues)), Err(TrySendError::Full(_)));
+        if full && !self.is_behind.load(Ordering::Relaxed) {
+            tracing::warn!("sounds of the world are lost, because this machine is too slow to mix them");
+        }
+        self.is_behind.store(full, Ordering::Relaxed);
     }
 
-    /// Adds a listener.
+    /// Adds a listener. Waits for the mixer if too many events wait for it.
     pub(crate) fn add_viewer(&self, exchange: Arc<SessionExchange>) {
         let _ = self.events.send(MixerEvent::Listener(exchange));
     }

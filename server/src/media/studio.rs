@@ -3,7 +3,7 @@
 //! If the source paces itself, the thread runs [`crate::media::fan_out`] instead.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -96,6 +96,9 @@ pub(crate) struct StudioOptions {
     pub(crate) metrics: Arc<Metrics>,
 }
 
+/// Maximum number of viewers and members who wait for the studio, which takes them between pictures. Guess: more never join at once.
+const MAX_QUEUED_ARRIVALS: usize = 256;
+
 /// A viewer or a member for whom the studio has to work.
 enum Arrival {
     Viewer(Arc<SessionExchange>),
@@ -105,7 +108,7 @@ enum Arrival {
 
 /// The channel on which arrivals are announced, by the kind of source.
 enum Arrivals {
-    OnDemand(Sender<Arrival>),
+    OnDemand(SyncSender<Arrival>),
     SelfPaced(SyncSender<FanOutEvent>),
 }
 
@@ -131,7 +134,7 @@ impl Studio {
         let name = || thread::Builder::new().name("studio".into());
         let (arrivals, thread) = match source {
             OpenedSource::OnDemand(source) => {
-                let (announcing, arrivals) = channel();
+                let (announcing, arrivals) = sync_channel(MAX_QUEUED_ARRIVALS);
                 let StudioOptions { format, sizes, advice, clock, encoders, sound, room, captures, .. } = options;
                 let adaptation = SizeAdaptation::new(sizes, format.size, format.fps);
                 let viewers = Vec::new();
@@ -147,7 +150,7 @@ impl Studio {
         Ok(Self { arrivals: Some(arrivals), thread: Some(thread) })
     }
 
-    /// Adds a viewer. Returns false when the studio has failed.
+    /// Adds a viewer. Returns false when the studio has failed. Waits while too many others are being added.
     pub(crate) fn add_viewer(&self, exchange: Arc<SessionExchange>) -> bool {
         match &self.arrivals {
             Some(Arrivals::OnDemand(arrivals)) => arrivals.send(Arrival::Viewer(exchange)).is_ok(),
@@ -159,7 +162,8 @@ impl Studio {
     /// Wakes the studio because a member has joined the world's room over a network. The world then advances without viewers too.
     pub(crate) fn on_member(&self) {
         if let Some(Arrivals::OnDemand(arrivals)) = &self.arrivals {
-            let _ = arrivals.send(Arrival::Member);
+            // If the queue is full, the studio wakes up anyway.
+            let _ = arrivals.try_send(Arrival::Member);
         }
     }
 

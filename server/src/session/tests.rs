@@ -175,7 +175,9 @@ impl Server {
     fn connect(&self) -> Client {
         let (state, now) = (&self.state, self.state.clock.now());
         let permit = state.try_admit(now, CLIENT).expect("a place");
+        #[expect(clippy::disallowed_methods, reason = "a test is short, and so is its queue")]
         let (up, from_client) = unbounded_channel();
+        #[expect(clippy::disallowed_methods, reason = "a test is short, and so is its queue")]
         let (to_client, down) = unbounded_channel();
         let sender = state
             .new_sender(now, MediaTransport::Datagrams { largest: 1_200, recovery: RecoveryPolicy::Retransmission });

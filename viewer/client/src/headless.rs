@@ -38,6 +38,9 @@ pub fn run(options: HeadlessOptions, clock: Clock) -> Result<Summary, ClientErro
     })
 }
 
+/// Maximum number of pictures that arrive between two slots of the virtual display: all of a second at 240 a second, for a display of 1 Hz.
+const MAX_QUEUED_PICTURES: usize = 256;
+
 /// Watches like [`run`], but within the caller's runtime. Ends when `stopped` becomes true.
 pub async fn watch_until(
     options: HeadlessOptions,
@@ -52,7 +55,7 @@ pub async fn watch_until(
     let order = view.display_order;
     let in_turn = display_hz.is_some() && order == DisplayOrder::InTurn;
     let slots = display_hz.map(|hz| {
-        let (pictures, queued) = mpsc::unbounded_channel();
+        let (pictures, queued) = mpsc::channel(MAX_QUEUED_PICTURES);
         tokio::spawn(virtual_display(order, interval(hz), clock, queued, handles.picture_reports.clone()));
         pictures
     });
@@ -134,7 +137,7 @@ struct QueuedPicture {
 /// The screen of a headless run.
 struct HeadlessScreen {
     reports: mpsc::UnboundedSender<PictureReport>,
-    slots: Option<mpsc::UnboundedSender<QueuedPicture>>,
+    slots: Option<mpsc::Sender<QueuedPicture>>,
     /// Whether pictures are displayed in order, including those that newer ones have overtaken.
     in_turn: bool,
     /// The last picture, if it is to be saved.
@@ -148,7 +151,10 @@ impl Screen for HeadlessScreen {
         match &self.slots {
             Some(slots) => {
                 let (captured_at, deadline) = decoded.queue_times();
-                drop(slots.send(QueuedPicture { ticket, marker, captured_at, deadline }));
+                let queued = QueuedPicture { ticket, marker, captured_at, deadline };
+                if let Err(mpsc::error::TrySendError::Full(_)) = slots.try_send(queued) {
+                    tracing::warn!("a picture is not displayed: {MAX_QUEUED_PICTURES} wait for the virtual display");
+                }
             }
             None => drop(self.reports.send(PictureReport::Displayed { ticket, at, marker })),
         }
@@ -168,7 +174,7 @@ async fn virtual_display(
     order: DisplayOrder,
     interval: Span,
     clock: Clock,
-    mut decoded: mpsc::UnboundedReceiver<QueuedPicture>,
+    mut decoded: mpsc::Receiver<QueuedPicture>,
     reports: mpsc::UnboundedSender<PictureReport>,
 ) {
     let mut alarm = Alarm::new(clock);

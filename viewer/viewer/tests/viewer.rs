@@ -144,6 +144,7 @@ fn a_callback_gets_everything_and_says_when_a_picture_was_seen() {
     let host = Host::open(&host_options()).expect("a server");
     let options = Options { tells_display: true, display_hz: 60, display: DisplayKind::Headset, ..Options::default() };
     let viewer = std::sync::Arc::new(connect(&host, &options));
+    #[expect(clippy::disallowed_methods, reason = "a test is short, and so is its queue")]
     let (sender, incoming) = channel();
     let weak = std::sync::Arc::downgrade(&viewer);
     let on_incoming = move |came| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -94,13 +94,17 @@ impl Streamer {
     }
 }
 
+/// Maximum number of pictures that the other thread has. Then the next one waits. Guess: two seconds at 60 a second, more than a machine is
+/// ever behind whose figures mean anything.
+const MAX_UNDER_WAY: usize = 120;
+
 type StreamResult = (io::Result<SentFrame>, Option<Picture>);
 
 /// Takes finished pictures of the program.
 pub(crate) struct Host {
     pictures: Arc<TestPictures>,
     streamer: Arc<Mutex<Streamer>>,
-    works: Sender<PictureJob>,
+    works: SyncSender<PictureJob>,
     done: Receiver<StreamResult>,
     /// Pictures to convert into.
     spare: Vec<Picture>,
@@ -120,7 +124,8 @@ impl Host {
         let streamer =
             Streamer { pictures: Arc::clone(&pictures), end, rate, fps, encoders: BTreeMap::new(), key_wanted };
         let streamer = Arc::new(Mutex::new(streamer));
-        let ((works, waiting), (ended, done)) = (channel::<PictureJob>(), channel());
+        let ((works, waiting), (ended, done)) =
+            (sync_channel::<PictureJob>(MAX_UNDER_WAY), sync_channel(MAX_UNDER_WAY));
         let streams = Arc::clone(&streamer);
         let stream = move || {
             while let Ok(work) = waiting.recv() {
@@ -139,16 +144,20 @@ impl Host {
 
     /// Takes back what the other thread has done.
     fn collect(&mut self, waits: bool) -> io::Result<()> {
-        while self.under_way > 0 {
-            let streamed = if waits { self.done.recv().ok() } else { self.done.try_recv().ok() };
-            let Some((sent, picture)) = streamed else {
-                return if waits { Err(io::Error::other("the thread that encodes has panicked")) } else { Ok(()) };
-            };
-            self.under_way -= 1;
-            self.spare.extend(picture);
-            self.sent.push(sent?);
-        }
+        while self.under_way > 0 && self.take_back(waits)? {}
         Ok(())
+    }
+
+    /// Takes back one picture. Returns false if none is done, and `waits` is not set.
+    fn take_back(&mut self, waits: bool) -> io::Result<bool> {
+        let streamed = if waits { self.done.recv().ok() } else { self.done.try_recv().ok() };
+        let Some((sent, picture)) = streamed else {
+            return if waits { Err(io::Error::other("the thread that encodes has panicked")) } else { Ok(false) };
+        };
+        self.under_way -= 1;
+        self.spare.extend(picture);
+        self.sent.push(sent?);
+        Ok(true)
     }
 
     /// Streams a picture that was complete at `finished_at`. `pixels`: in a window's format; else the test pictures' planes are it.
@@ -181,6 +190,9 @@ impl Host {
         }
         work.calls += HAND_OVER_CALLS;
         work.cpu = clock::thread_time() - began;
+        if self.under_way as usize == MAX_UNDER_WAY {
+            self.take_back(true)?;
+        }
         self.under_way += 1;
         self.works.send(work).map_err(|_| io::Error::other("the thread that encodes has ended"))?;
         self.collect(false)

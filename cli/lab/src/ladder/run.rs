@@ -5,7 +5,7 @@ use std::io;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use nearlight_codec::{CodecError, Size};
@@ -99,7 +99,7 @@ fn run_size(
     let mut host =
         Host::new(Arc::clone(&pictures), near, rate, fps, Arc::clone(&key_wanted)).map_err(LadderError::System)?;
     let mut device = Device::new(far, pictures, key_wanted);
-    let ((turns, orders), (results, answers)) = (channel::<StepTurn>(), channel());
+    let ((turns, orders), (results, answers)) = (sync_channel::<StepTurn>(1), sync_channel(1));
     thread::Builder::new()
         .name("device".into())
         .spawn(move || {

@@ -43,6 +43,7 @@ fn rgba(bytes: &[u8]) -> Image<'_> {
 #[test]
 fn several_threads_submit_and_a_callback_hears() {
     let host = Host::open(&options()).expect("a server");
+    #[expect(clippy::disallowed_methods, reason = "a test is short, and so is its queue")]
     let (sender, heard) = channel();
     host.set_callback(move |event| drop(sender.send(event))).expect("a callback");
     assert!(host.set_callback(|_| ()).is_err(), "one callback");

@@ -1,9 +1,9 @@
 //! The lab, which runs plans in virtual time.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use nearlight_lab::{Options, Outcome, Plan, Progress, RunError, RunnerError, run, run_means, run_plan_with};
@@ -87,16 +87,15 @@ pub(crate) fn run_plan(
     }
     let plan = py.detach(|| read(&file, text, traces.as_deref()))?;
     let options = Options { seeds, only, folder, threads, live: false, program: Some(program), shard: None };
-    let (stop, reports) = (Arc::new(AtomicBool::new(false)), channel());
-    let (sender, reports) = reports;
-    let (done, outcome) = channel();
-    let job = Job { plan, options, stop: Arc::clone(&stop), sender };
+    let (stop, newest) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
+    let (done, outcome) = sync_channel(1);
+    let job = Job { plan, options, stop: Arc::clone(&stop), newest: Arc::clone(&newest) };
     let thread = thread::Builder::new()
         .name("nearlight lab".to_owned())
         .spawn(move || drop(done.send(job.run())))
         .map_err(|error| ErrorClass::Error.with_message(format!("cannot start a thread for the plan: {error}")))?;
     let report = || {
-        let newest = reports.try_iter().last();
+        let newest = newest.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (Some(Progress { done, all, left }), Some(progress)) = (newest, progress) else { return Ok(()) };
         progress.call1((done, all, left.as_secs_f64())).map(drop)
     };
@@ -132,19 +131,19 @@ struct Job {
     plan: Plan,
     options: Options,
     stop: Arc<AtomicBool>,
-    sender: Sender<Progress>,
+    /// The newest progress that was not reported yet.
+    newest: Arc<Mutex<Option<Progress>>>,
 }
 
 impl Job {
     fn run(self) -> Result<Outcome, RunnerError> {
-        let Self { plan, options, stop, sender } = self;
+        let Self { plan, options, stop, newest } = self;
         let clock = Clock::start();
         let run_cell = |cell: &_, seed| {
             if stop.load(Ordering::Relaxed) { Err(RunError::Interrupted) } else { run(cell, seed) }
         };
         let mut report = |progress| {
-            // The receiver is gone only when the plan was stopped.
-            let _ = sender.send(progress);
+            *newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
         };
         run_plan_with(&plan, &options, &run_cell, &|| clock.now(), &mut report)
     }

@@ -111,7 +111,7 @@ impl Target {
     pub fn read(&self, device: &wgpu::Device, take: &mut dyn FnMut(RenderedPicture<'_>)) -> Result<(), SceneError> {
         let failed = |what: String| SceneError::Adapter(format!("the picture cannot be read back: {what}"));
         let slice = self.readback.slice(..);
-        let (done, outcome) = mpsc::channel();
+        let (done, outcome) = mpsc::sync_channel(1);
         slice.map_async(wgpu::MapMode::Read, move |result| {
             // The receiver is gone only if the call below has failed, which is reported there.
             let _ = done.send(result);

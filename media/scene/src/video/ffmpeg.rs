@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, PipeReader, Read, pipe};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(super) fn describe(file: &Path) -> std::io::Result<Option<Description>> {
         .stderr(Stdio::null());
     let mut child = command.spawn()?;
     let output = child.stdout.take();
-    let (done, text) = channel();
+    let (done, text) = sync_channel(1);
     std::thread::spawn(move || {
         let mut text = String::new();
         // Incomplete output is a description of less.

@@ -276,6 +276,7 @@ fn a_video_plays_in_a_loop() {
     let Ok(OpenedSource::SelfPaced(mut source)) = open(&SourceKind::Video(scratch.0.clone()), &options()) else {
         panic!("a film paces itself")
     };
+    #[expect(clippy::disallowed_methods, reason = "a test is short, and so is its queue")]
     let (album, pictures) = channel();
     source.start(Arc::new(Album(album))).expect("a thread");
     assert!(pictures.recv_timeout(Duration::from_millis(100)).is_err(), "nobody watches");

@@ -66,6 +66,7 @@ mod linux {
         let [_, near, far, rest @ ..] = &arguments[..] else { return Err("frame_burst NEAR FAR [ROUNDS]".into()) };
         let rounds: usize = rest.first().map_or(Ok(300), |text| text.parse())?;
         let (near, far) = (near.clone(), far.clone());
+        #[expect(clippy::disallowed_methods, reason = "at most one message waits")]
         let ((begin, begun), (ended, done)) = (channel(), channel());
         let (mut methods, mut senders, mut receivers) = (METHODS.to_vec(), Vec::new(), Vec::new());
         for (name, cable, mode) in EXPRESS {

@@ -1,7 +1,7 @@
 //! What the source shares with its threads: the state of which viewers are informed, and the outputs for them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nearlight_scene::{Output, PictureSink, SceneError, Viewer};
@@ -14,6 +14,7 @@ use crate::controls::ControlState;
 use crate::cursor::hidden;
 use crate::gamepad::Rumble;
 use crate::specification::ProgramExit;
+use crate::watchdog::Trouble;
 use crate::windows::WindowEvent;
 
 /// Maximum number of outputs queued for the studio. Guess: the studio takes them at once.
@@ -26,6 +27,10 @@ pub(super) struct Shared {
     pub(super) exit: Arc<OnceLock<ProgramExit>>,
     /// How many gamepads the program can have.
     pub(super) gamepads: AtomicU8,
+    /// Whether viewers' events were lost, because the injecting thread took none for too long.
+    pub(super) events_lost: AtomicBool,
+    /// Number of texts for the clipboard that wait for that thread.
+    pub(super) waiting_texts: AtomicUsize,
     pub(super) name: String,
 }
 
@@ -35,6 +40,8 @@ pub(super) struct State {
     /// Whether the display draws the pointer into the picture, at the driver's position.
     pub(super) pointer_in_picture: bool,
     pub(super) windows: String,
+    /// The sentence for viewers while a program hinders the display.
+    pub(super) trouble: Option<String>,
     pub(super) controls: ControlState,
     pub(super) viewers: BTreeSet<Viewer>,
     /// Names of the viewers who have given one.
@@ -115,6 +122,38 @@ impl Shared {
     /// Returns whether a viewer's text may be put on the clipboard: the driver's, or anyone's if nobody has the controls.
     pub(super) fn may_paste(&self, viewer: Viewer) -> bool {
         self.state().controls.driver.is_none_or(|driver| driver == viewer)
+    }
+
+    /// Tells the viewers and the log that a program hinders the display, or no longer does.
+    pub(super) fn on_trouble(&self, trouble: Option<Trouble>) {
+        let words = trouble.map(|trouble| trouble.words(&self.name));
+        self.state().trouble.clone_from(&words);
+        match &words {
+            Some(words) => tracing::warn!("{words}"),
+            None => tracing::info!("the display of {} answers again", self.name),
+        }
+        self.notify_all(words.unwrap_or_else(|| format!("The display of {} answers again.", self.name)));
+    }
+
+    /// Drops an event that the injecting thread has no room for. Viewers and log are told once, until the thread goes on.
+    pub(super) fn on_event_lost(&self) {
+        if !self.events_lost.swap(true, Ordering::Relaxed) {
+            let words =
+                format!("The display of {} takes no input: what was typed and done meanwhile is lost.", self.name);
+            tracing::warn!("{words}");
+            self.notify_all(words);
+        }
+    }
+
+    /// Called when the injecting thread has taken a text for the clipboard.
+    pub(super) fn on_text_taken(&self) {
+        let less = |waiting: usize| Some(waiting.saturating_sub(1));
+        let _ = self.waiting_texts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Sends a sentence to all viewers.
+    pub(super) fn notify_all(&self, words: String) {
+        self.broadcast(&Output::Message(message(&page_message("notice", &words.into()))));
     }
 
     fn send(&self, viewer: Viewer, output: Output) {

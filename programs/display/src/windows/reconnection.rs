@@ -6,7 +6,8 @@ use std::sync::mpsc::Receiver;
 use x11rb::protocol::xproto::{ConnectionExt as _, MapState};
 
 use super::{WindowCommand, WindowEvent, Windows, ignore_request_errors};
-use crate::connection::{Reconnection, ThreadError, WakePipe, XError};
+use crate::connection::{ThreadError, WakePipe, XError};
+use crate::reconnection::Reconnection;
 
 impl Windows {
     /// Manages windows until all senders of commands are dropped, over new connections if programs end them.
@@ -18,9 +19,16 @@ impl Windows {
         mut reconnection: Reconnection,
     ) -> Result<(), ThreadError> {
         while let Err(error) = self.run(wake_pipe, commands, report) {
-            let display = reconnection.connect(error)?;
-            let (captured, size) = (Arc::clone(&self.captured), self.screen.size().clone());
-            self = Self::open(display, captured, size.clone(), (size.get(), self.max_size))?;
+            let managed = self.manages;
+            self = reconnection.connect(error, |display| {
+                let (captured, size) = (Arc::clone(&self.captured), self.screen.size().clone());
+                Self::open(display, captured, size, (self.wanted, self.max_size))
+            })?;
+            if managed && !self.manages {
+                tracing::warn!(
+                    "a program manages the windows of its display in place of Nearlight, which keeps its size"
+                );
+            }
             // A program that ends this connection as well is handled by the next round.
             ignore_request_errors(self.adopt_windows())
                 .or_else(|error| if error.is_lost() { Ok(()) } else { Err(error) })?;

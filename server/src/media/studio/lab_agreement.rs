@@ -192,7 +192,9 @@ fn repeat(moments: &[CaptureMoment]) {
     let first = target(&moments[0].facts);
     let exchange = SessionExchange::new(Viewer(1), CodecKind::Vp8, first, deliveries, outputs).with_stream(SIZE, 1);
     let exchange = Arc::new(exchange);
+    #[expect(clippy::disallowed_methods, reason = "a test is short, and so is its queue")]
     let (signal, encoded) = mpsc::channel();
+    #[expect(clippy::disallowed_methods, reason = "a test is short, and so is its queue")]
     let (decisions, decided) = mpsc::channel();
     let facts = moments.iter().map(|moment| moment.facts).collect();
     let card = TestCard::default();

@@ -149,11 +149,13 @@ pub(crate) struct HttpRefusal {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
     wait: Option<Span>,
+    /// Whether clients that do nothing wrong are refused like this.
+    pub(crate) is_ordinary: bool,
 }
 
 impl HttpRefusal {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), wait: None }
+        Self { status, message: message.into(), wait: None, is_ordinary: false }
     }
 
     /// Returns the refusal of a request without a token.
@@ -199,7 +201,7 @@ impl From<Rejection> for HttpRefusal {
             RefusalReason::Protocol => StatusCode::BAD_REQUEST,
             RefusalReason::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self { status, message, wait }
+        Self { wait, ..Self::new(status, message) }
     }
 }
 
@@ -272,8 +274,8 @@ async fn end(
     headers: HeaderMap,
 ) -> Result<StatusCode, HttpRefusal> {
     whep.authorize(client, &headers)?;
-    let session = find(&whep, &id)?;
-    whep.sessions().remove(&id);
+    let session = whep.sessions().remove(&id).ok_or_else(no_such_session)?;
+    // A session that has ended by itself has nobody who reads this.
     let _ = session.end_sender.send(EndRequest).await;
     Ok(StatusCode::OK)
 }
@@ -284,7 +286,13 @@ async fn preflight() -> StatusCode {
 
 fn find(whep: &Whep, id: &str) -> Result<Session, HttpRefusal> {
     let session = whep.sessions().get(id).filter(|session| !session.end_sender.is_closed()).cloned();
-    session.ok_or_else(|| HttpRefusal::new(StatusCode::NOT_FOUND, "there is no such session"))
+    session.ok_or_else(no_such_session)
+}
+
+/// Returns the refusal of a request about a session that has ended. Clients that leave send one if the server has noticed before.
+fn no_such_session() -> HttpRefusal {
+    let refusal = HttpRefusal::new(StatusCode::NOT_FOUND, "there is no such session");
+    HttpRefusal { is_ordinary: true, ..refusal }
 }
 
 /// Returns whether the query requests the latency marker below the pictures, which a plain player would display.

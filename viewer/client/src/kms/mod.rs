@@ -14,7 +14,7 @@ mod user;
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 
 use nearlight_events::Summary;
 use nearlight_net::Clock;
@@ -36,6 +36,10 @@ use user::User;
 
 /// Maximum number of queued reports of input devices: a quarter of a second of a mouse that reports 1,000 times a second.
 const MAX_QUEUED_ACTIONS: usize = 256;
+/// Maximum number of queued commands to the display's thread. Two are enough: to show a picture, and to quit.
+const MAX_QUEUED_COMMANDS: usize = 2;
+/// Maximum number of queued statuses. The loop that reads them also runs the player, which reports a few a second.
+const MAX_QUEUED_STATUSES: usize = 64;
 
 /// Shows the stream until the options' length has passed, or until Ctrl-C on the terminal or the display's keyboard, or SIGTERM. Blocks.
 pub fn run(options: KmsOptions) -> Result<Summary, ClientError> {
@@ -46,10 +50,11 @@ pub fn run(options: KmsOptions) -> Result<Summary, ClientError> {
     let file = options.view.record.screenshot.clone();
     let output = Arc::new(Output::open(options.card.as_deref(), options.connector.as_deref())?);
     tracing::info!(display = output.description(), "showing the stream; Ctrl+C ends");
-    let (commands, command_queue) = channel();
+    let (commands, command_queue) = sync_channel(MAX_QUEUED_COMMANDS);
     let waker = commands.clone();
     let order = options.view.display_order;
-    let wake = Box::new(move || drop(waker.send(DisplayCommand::ShowNext)));
+    // If the queue is full, the thread will look for pictures anyway.
+    let wake = Box::new(move || drop(waker.try_send(DisplayCommand::ShowNext)));
     let pictures = Pictures::new(order, output.refresh_rate(), file.is_some(), wake);
     let pictures = Arc::new(pictures);
     let outcome = runtime.block_on(watch(options, &output, &pictures, (commands, command_queue)));
@@ -72,7 +77,7 @@ async fn watch(
 ) -> Result<Summary, ClientError> {
     let clock = Clock::start();
     let (handles, ports) = channels();
-    let (failures, mut failure) = mpsc::unbounded_channel();
+    let (failures, mut failure) = mpsc::channel(1);
     let worker = show::DisplayWorker {
         output: Arc::clone(output),
         pictures: Arc::clone(pictures),
@@ -82,16 +87,16 @@ async fn watch(
     let display_thread = DisplayThread::start(worker, (commands, command_queue), failures)?;
     let (action_sender, mut actions) = mpsc::channel(MAX_QUEUED_ACTIONS);
     tokio::spawn(devices::follow(clock, action_sender));
-    let (report_sender, mut gamepads) = mpsc::unbounded_channel();
-    let haptics = gamepads::start(move |report| drop(report_sender.send(report)))?;
-    let (statuses, mut status) = mpsc::unbounded_channel();
+    let (report_sender, mut gamepads) = mpsc::channel(MAX_QUEUED_ACTIONS);
+    let haptics = gamepads::start(move |report| drop(report_sender.blocking_send(report)))?;
+    let (statuses, mut status) = mpsc::channel(MAX_QUEUED_STATUSES);
     let player = Player {
         clock,
         options: options.view,
         display_hz: output.refresh_rate(),
         screen: Arc::clone(pictures) as Arc<_>,
         ports,
-        on_status: Box::new(move |now| drop(statuses.send(now))),
+        on_status: Box::new(move |now| drop(statuses.try_send(now))),
         on_output: Box::new(move |output| {
             if let UserOutput::Haptics(pulse) = output {
                 // Fails if the thread has ended, and it has logged why, or if more effects wait than can be felt.

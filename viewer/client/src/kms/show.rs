@@ -1,14 +1,14 @@
 //! The thread that draws pictures and waits for the display, so that neither input nor the decoder has to wait.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread::JoinHandle;
 
 use drm::buffer::Buffer as _;
 use drm::control::Device as _;
 use nearlight_net::Clock;
 use nearlight_viewer::player::PictureReport;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::canvas::{Canvas, Pixels};
 use super::output::Output;
@@ -22,7 +22,7 @@ pub enum DisplayCommand {
     Quit,
 }
 
-pub type CommandSender = Sender<DisplayCommand>;
+pub type CommandSender = SyncSender<DisplayCommand>;
 pub type CommandReceiver = Receiver<DisplayCommand>;
 
 /// The thread's state.
@@ -44,11 +44,11 @@ impl DisplayThread {
     pub fn start(
         worker: DisplayWorker,
         (commands, command_queue): (CommandSender, CommandReceiver),
-        failures: UnboundedSender<ClientError>,
+        failures: mpsc::Sender<ClientError>,
     ) -> Result<Self, ClientError> {
         let show = move || {
             if let Err(error) = worker.run(&command_queue) {
-                let _ = failures.send(error);
+                let _ = failures.try_send(error);
             }
         };
         let thread = std::thread::Builder::new().name("display".into()).spawn(show);

@@ -1,7 +1,7 @@
 //! Runs the painter on its own thread, so that a slow graphics adapter delays neither the user's input nor the decoder.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,44 +14,63 @@ use super::painter::Painter;
 use crate::ClientError;
 use crate::pictures::Pictures;
 
-/// A command to the paint thread.
-#[derive(PartialEq)]
-enum PaintCommand {
-    /// Show the next picture.
-    ShowNext,
+/// What the paint thread has to do besides showing the next picture.
+#[derive(Default)]
+struct PendingWork {
     /// Resize the surface to this many pixels.
-    Resize(u32, u32),
+    size: Option<(u32, u32)>,
     /// Draw the current picture again, because the window has lost it.
-    Redraw,
-    Quit,
+    redraw: bool,
+    quit: bool,
 }
 
 /// Sends commands to the thread. Commands that accumulate while it draws are merged.
 #[derive(Clone)]
-pub struct PaintCommands(Sender<PaintCommand>);
+pub struct PaintCommands {
+    pending: Arc<Mutex<PendingWork>>,
+    wake: SyncSender<()>,
+}
 
 impl PaintCommands {
-    // Sending fails only if the thread has ended, and it has passed the reason to `on_failure`.
-
     pub fn show_next(&self) {
-        let _ = self.0.send(PaintCommand::ShowNext);
+        // If it is full, the thread will look anyway. If the thread has ended, it has passed the reason to `on_failure`.
+        let _ = self.wake.try_send(());
     }
 
     pub fn set_size(&self, width: u32, height: u32) {
-        let _ = self.0.send(PaintCommand::Resize(width, height));
+        self.add(|pending| pending.size = Some((width, height)));
     }
 
     pub fn redraw(&self) {
-        let _ = self.0.send(PaintCommand::Redraw);
+        self.add(|pending| pending.redraw = true);
+    }
+
+    fn quit(&self) {
+        self.add(|pending| pending.quit = true);
+    }
+
+    fn add(&self, change: impl FnOnce(&mut PendingWork)) {
+        change(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        self.show_next();
     }
 }
 
 /// The receiving end of [`PaintCommands`].
-pub struct CommandQueue(Receiver<PaintCommand>);
+pub struct CommandQueue {
+    pending: Arc<Mutex<PendingWork>>,
+    wakes: Receiver<()>,
+}
+
+impl CommandQueue {
+    fn take(&self) -> PendingWork {
+        std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 pub fn command_queue() -> (PaintCommands, CommandQueue) {
-    let (commands, command_queue) = channel();
-    (PaintCommands(commands), CommandQueue(command_queue))
+    let (wake, wakes) = sync_channel(1);
+    let pending = Arc::<Mutex<PendingWork>>::default();
+    (PaintCommands { pending: Arc::clone(&pending), wake }, CommandQueue { pending, wakes })
 }
 
 /// A handle of the thread. Dropping it stops the thread and waits for its end.
@@ -97,7 +116,7 @@ impl PaintThread {
 
 impl Drop for PaintThread {
     fn drop(&mut self) {
-        let _ = self.commands.0.send(PaintCommand::Quit);
+        self.commands.quit();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -105,25 +124,20 @@ impl Drop for PaintThread {
 }
 
 impl PaintWorker {
-    fn run(mut self, CommandQueue(commands): &CommandQueue) -> Result<(), ClientError> {
+    fn run(mut self, commands: &CommandQueue) -> Result<(), ClientError> {
         loop {
             let first = if self.pictures.has_waiting() {
                 let nanos = self.next_at.saturating_since(self.clock.now()).as_nanos();
-                commands.recv_timeout(Duration::from_nanos(nanos.cast_unsigned()))
+                commands.wakes.recv_timeout(Duration::from_nanos(nanos.cast_unsigned()))
             } else {
-                commands.recv().map_err(|_| RecvTimeoutError::Disconnected)
+                commands.wakes.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
             if first == Err(RecvTimeoutError::Disconnected) {
                 return Ok(());
             }
-            let (mut size, mut redraw) = (None, false);
-            for command in first.into_iter().chain(commands.try_iter()) {
-                match command {
-                    PaintCommand::ShowNext => {}
-                    PaintCommand::Redraw => redraw = true,
-                    PaintCommand::Resize(width, height) => size = Some((width, height)),
-                    PaintCommand::Quit => return Ok(()),
-                }
+            let PendingWork { size, redraw, quit } = commands.take();
+            if quit {
+                return Ok(());
             }
             if let Some((width, height)) = size {
                 self.painter.set_size(width, height);

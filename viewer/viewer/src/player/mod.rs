@@ -251,6 +251,10 @@ pub struct Ports {
 /// reports in flight.
 pub fn channels() -> (Handles, Ports) {
     let (inputs, input_port) = mpsc::channel(MAX_QUEUED_INPUTS);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "at most two reports for each frame, and the decoder gets the next ones only when the player has handled its reports"
+    )]
     let (picture_reports, report_port) = mpsc::unbounded_channel();
     let (stop, stop_port) = watch::channel(false);
     let (start_port, start) = watch::channel(None);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use anyhow::{Context as _, bail};
@@ -64,6 +64,9 @@ struct Shared {
     ended: AtomicBool,
 }
 
+/// Maximum number of frames that wait for the decoder. Then nothing is read, and TCP slows the server down. Guess: four seconds at 60 a second.
+const MAX_QUEUED_FRAMES: usize = 240;
+
 /// Watches for the given time.
 pub(in crate::lab) fn view(arguments: &TcpViewArguments) -> anyhow::Result<ExitCode> {
     let clock = stand_in::clock(Some(arguments.clock_origin));
@@ -77,7 +80,7 @@ pub(in crate::lab) fn view(arguments: &TcpViewArguments) -> anyhow::Result<ExitC
     stream.set_nodelay(true)?;
     let shared = Shared::default();
     thread::scope(|scope| {
-        let (frames, waiting) = channel();
+        let (frames, waiting) = sync_channel(MAX_QUEUED_FRAMES);
         let (stream, shared, journal) = (&stream, &shared, &journal);
         // The receiver drops `frames` when it ends, which ends the decoder.
         let receiving = scope.spawn(move || {
@@ -102,7 +105,7 @@ fn receive(
     clock: Clock,
     shared: &Shared,
     journal: &Journal,
-    frames: &Sender<CompleteFrame>,
+    frames: &SyncSender<CompleteFrame>,
 ) -> anyhow::Result<()> {
     let mut reader = BufReader::new(stream);
     while let Some(head) = FrameHeader::read(&mut reader).context("the server's frames")? {

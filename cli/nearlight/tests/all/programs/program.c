@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The beginnings of SDL_Event's members that are used (SDL 2's application binary interface, which does not change). */
 typedef union {
@@ -136,21 +137,26 @@ enum { CONFIGURE_NOTIFY = 22, STRUCTURE_NOTIFY_MASK = 1 << 17 };
 
 static int ignore(void *display, void *error) { (void)display; (void)error; return 0; }
 
-static void x_window(int kills) {
+/* Ends all other clients' connections. */
+static void kill_others(void *display, unsigned long window) {
+  /* The numbers of a client's resources begin at a multiple of 2^21. */
+  unsigned long own = window >> 21;
+  for (unsigned long client = 1; client < 32; client++)
+    for (unsigned long number = 0; client != own && number < 64; number++) X(int, KillClient, void *, unsigned long)(display, client << 21 | number);
+  X(int, Sync, void *, int)(display, 0);
+}
+
+static void x_window(const char *what) {
   xlib = dlopen("libX11.so.6", RTLD_NOW);
   void *display = xlib ? X(void *, OpenDisplay, const char *)(NULL) : NULL;
   if (!display) { fprintf(stderr, "no display\n"); exit(3); }
+  X(void *, SetErrorHandler, void *)(ignore);
   unsigned long root = X(unsigned long, DefaultRootWindow, void *)(display);
-  if (kills) {
-    X(void *, SetErrorHandler, void *)(ignore);
-    /* The numbers of a client's resources begin at a multiple of 2^21. */
-    unsigned long own = X(unsigned long, CreateSimpleWindow, void *, unsigned long, int, int, unsigned, unsigned, unsigned, unsigned long, unsigned long)(display, root, 0, 0, 1, 1, 0, 0, 0) >> 21;
-    for (unsigned long client = 1; client < 32; client++)
-      for (unsigned long number = 0; client != own && number < 64; number++) X(int, KillClient, void *, unsigned long)(display, client << 21 | number);
-    X(int, Sync, void *, int)(display, 0);
+  unsigned long window = X(unsigned long, CreateSimpleWindow, void *, unsigned long, int, int, unsigned, unsigned, unsigned, unsigned long, unsigned long)(display, root, 0, 0, 100, 100, 0, 0, 0);
+  if (!strcmp(what, "kill")) {
+    kill_others(display, window);
     printf("killed\n");
   }
-  unsigned long window = X(unsigned long, CreateSimpleWindow, void *, unsigned long, int, int, unsigned, unsigned, unsigned, unsigned long, unsigned long)(display, root, 0, 0, 100, 100, 0, 0, 0);
   X(int, SelectInput, void *, unsigned long, long)(display, window, STRUCTURE_NOTIFY_MASK);
   X(int, MapWindow, void *, unsigned long)(display, window);
   /* The window manager gives the window its size. */
@@ -158,10 +164,21 @@ static void x_window(int kills) {
     X(int, NextEvent, void *, XEvent *)(display, &event);
     if (event.type == CONFIGURE_NOTIFY) printf("size %d %d\n", event.configure.width, event.configure.height);
   }
-  if (!kills) {
+  if (strstr(what, "grab")) {
     X(int, GrabServer, void *)(display);
     X(int, Sync, void *, int)(display, 0);
     printf("grabbed\n");
+  }
+  if (!strcmp(what, "grab-kill")) {
+    /* New connections are not answered while the server is grabbed. */
+    kill_others(display, window);
+    while (access("stop", F_OK)) poll(NULL, 0, 20);
+    X(int, UngrabServer, void *)(display);
+    X(int, Sync, void *, int)(display, 0);
+  }
+  while (!strcmp(what, "kill-loop") && access("stop", F_OK)) {
+    kill_others(display, window);
+    poll(NULL, 0, 5);
   }
   for (unsigned long grey = 0;; grey = (grey + 16) % 256) {
     X(int, SetWindowBackground, void *, unsigned long, unsigned long)(display, window, grey * 0x010101);
@@ -173,7 +190,7 @@ static void x_window(int kills) {
 
 int main(int count, char **words) {
   setvbuf(stdout, NULL, _IOLBF, 0);
-  if (count > 1 && (!strcmp(words[1], "grab") || !strcmp(words[1], "kill"))) x_window(!strcmp(words[1], "kill"));
+  if (count > 1 && (strstr(words[1], "grab") || strstr(words[1], "kill"))) x_window(words[1]);
   library = dlopen("libSDL2-2.0.so.0", RTLD_NOW);
   if (!library || count < 2) { fprintf(stderr, "SDL 2 is missing\n"); return 3; }
   if (SDL(int, Init, unsigned)(0x20 /* video */)) { fprintf(stderr, "%s\n", SDL(const char *, GetError, void)()); return 3; }

@@ -18,8 +18,17 @@ pub(crate) fn serve(further: &[&str]) -> (Child, Value) {
     serve_in(&[], further)
 }
 
+/// Starts a server whose log goes elsewhere.
+pub(crate) fn serve_with_log(log: Stdio, further: &[&str]) -> (Child, Value) {
+    start(&[], log, further)
+}
+
 /// Starts a server with these variables in its environment.
 pub(crate) fn serve_in(environment: &[(&str, &str)], further: &[&str]) -> (Child, Value) {
+    start(environment, Stdio::inherit(), further)
+}
+
+fn start(environment: &[(&str, &str)], log: Stdio, further: &[&str]) -> (Child, Value) {
     let token = if further.contains(&"--token") { &[][..] } else { &["--token", TOKEN] };
     let mut child = nearlight()
         .args(["serve", "--json", "--port", "0", "--size", "320x240", "--fps", "20"])
@@ -27,6 +36,7 @@ pub(crate) fn serve_in(environment: &[(&str, &str)], further: &[&str]) -> (Child
         .args(further)
         .envs(environment.iter().copied())
         .stdout(Stdio::piped())
+        .stderr(log)
         .spawn()
         .expect("the command starts");
     let mut line = String::new();

@@ -90,3 +90,30 @@ fn strangers_keep_nobody_with_the_token_out() {
     second.run(|client| client.frames.len() >= 3);
     assert_eq!(server.offer(TOKEN, &offer).status, 503, "two real sessions are as many as there may be");
 }
+
+/// A client that leaves, or whose session the server has ended meanwhile, has done nothing wrong.
+#[test]
+fn sessions_that_are_left_twice_are_no_warning_in_the_log() {
+    let local: SocketAddr = "127.0.0.1:9".parse().expect("an address");
+    let offer = Player::new(Time::ZERO, clock(), local, false).expect("an offer").1;
+    let path = std::env::temp_dir().join(format!("nearlight-whep-{}.log", std::process::id()));
+    let log = std::fs::File::create(&path).expect("a file for the log");
+    let server = Server::start_with_log(log.into(), &[]);
+    let authorization = format!("Bearer {TOKEN}");
+    let answer = server.offer(TOKEN, &offer);
+    let location = answer.header("location").expect("a session");
+    let leave = || server.ask("DELETE", location, &[("Authorization", &authorization)], "").status;
+    assert_eq!([leave(), leave()], [200, 404]);
+    // A session that nobody connects to ends after five seconds, and then the client leaves.
+    let answer = server.offer(TOKEN, &offer);
+    let location = answer.header("location").expect("a session");
+    pause(Duration::from_millis(5_500));
+    assert_eq!(server.ask("DELETE", location, &[("Authorization", &authorization)], "").status, 200);
+    // What is refused for a reason is logged.
+    assert_eq!(server.offer("wrong", &offer).status, 401);
+    drop(server);
+    let log = std::fs::read_to_string(&path).expect("the log");
+    let refusals: Vec<&str> = log.lines().filter(|line| line.contains("a request was refused")).collect();
+    assert!(matches!(refusals[..], [line] if line.contains("401")), "{log}");
+    let _ = std::fs::remove_file(path);
+}

@@ -2,10 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::support::serve;
+use crate::support::serve_with_log;
 
 /// Servers draw and encode at the same time: five of them on two cores starve their players.
 static TURN: Mutex<()> = Mutex::new(());
@@ -33,9 +33,14 @@ impl Answer {
 
 impl Server {
     pub(crate) fn start(further: &[&str]) -> Self {
+        Self::start_with_log(Stdio::inherit(), further)
+    }
+
+    /// Starts a server whose log goes elsewhere.
+    pub(crate) fn start_with_log(log: Stdio, further: &[&str]) -> Self {
         // A failed test leaves no state that could affect another one.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let (child, first) = serve(further);
+        let (child, first) = serve_with_log(log, further);
         assert!(first["rtc_port"].as_u64().is_some_and(|port| port > 0), "{first}");
         Self { child, _turn: turn, port: first["port"].as_u64().expect("port") as u16 }
     }
