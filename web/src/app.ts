@@ -232,6 +232,7 @@ class App {
       displayOrder: options.get("display") === "newest" ? "newest" : "in-turn",
       clipboard: this.#clipboard,
       userName: this.#sentName,
+      seat: this.#fleet.seat,
     };
     this.#worker.postMessage(start, [surface.target]);
     this.#walker.sendNow();

@@ -30,7 +30,7 @@ pub use video::VideoSource;
 
 pub use nearlight_wire::{ApplicationMessage, DevicesDescription};
 
-use nearlight_rooms::{ObjectId, Room};
+use nearlight_rooms::{ObjectId, Room, SeatKey};
 use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{CursorShape, Devices, DisplayKind, HandJoints, Haptics, InputEvent, Pose, View};
@@ -175,6 +175,9 @@ pub trait Application: Send {
     /// Takes the viewer's name, which has no control characters and at most [`MAX_NAME_BYTES`](nearlight_rooms::MAX_NAME_BYTES). Called at
     /// most once, before the viewer's first input or together with it.
     fn on_name(&mut self, _now: Time, _viewer: Viewer, _name: String) {}
+
+    /// Takes the key of the viewer's page in rooms, by which a page that is in a room twice keeps its name. Called like [`Self::on_name`].
+    fn on_seat_key(&mut self, _now: Time, _viewer: Viewer, _key: SeatKey) {}
 
     /// Takes the viewer's gamepads and controllers after a change. Their states arrive as input, whether or not this was called.
     fn on_devices(&mut self, _now: Time, _viewer: Viewer, _devices: &DevicesDescription) {}

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nearlight_rooms::{ObjectId, Room};
+use nearlight_rooms::{ObjectId, Room, SeatKey};
 use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
 use nearlight_wire::Pose;
@@ -118,6 +118,10 @@ impl Application for WorldSource {
 
     fn on_name(&mut self, _now: Time, viewer: Viewer, name: String) {
         self.world.on_name(viewer, name);
+    }
+
+    fn on_seat_key(&mut self, _now: Time, viewer: Viewer, key: SeatKey) {
+        self.world.on_seat_key(viewer, key);
     }
 
     fn on_spectator(&mut self, _now: Time, viewer: Viewer) {

@@ -342,7 +342,7 @@ impl RenderLoop {
     }
 }
 
-/// Forwards what a viewer has sent to the application, which takes nothing from spectators but their names. Returns the newest input, if
+/// Forwards what a viewer has sent to the application, which takes nothing from spectators but their names and keys. Returns the newest input, if
 /// any, and when it arrived.
 pub(crate) fn forward_to_application(
     application: &mut dyn Application,
@@ -362,6 +362,7 @@ pub(crate) fn forward_to_application(
     for to_application in exchange.application.take_client_data() {
         match to_application {
             ToApplication::Name(name) => application.on_name(now, viewer, name),
+            ToApplication::SeatKey(key) => application.on_seat_key(now, viewer, key),
             _ if !acts => {}
             ToApplication::Message(message) => application.on_message(now, viewer, message),
             ToApplication::ClipboardAnnounced => application.on_clipboard_announced(now, viewer),

@@ -156,7 +156,7 @@ impl SessionCommon {
             ToApplication::Name(name) => (name.len(), MAX_NAME_BYTES),
             ToApplication::Message(message) => (message.data.len(), MAX_RELIABLE_MESSAGE_BYTES),
             // Their sender has checked it.
-            ToApplication::ClipboardAnnounced | ToApplication::Clipboard(_) => (0, 0),
+            ToApplication::ClipboardAnnounced | ToApplication::Clipboard(_) | ToApplication::SeatKey(_) => (0, 0),
             ToApplication::Devices(devices) => (devices.gamepads.len().max(devices.controllers.len()), MAX_GAMEPADS),
         };
         if longest.0 > longest.1 {

@@ -102,7 +102,7 @@ impl World {
                 let colour = (viewer_colour(viewer) * 255.0).round().to_array().map(|channel| channel as u8);
                 let member = Member { role, name: self.people.name(viewer), colour };
                 // If the room is full, others do not see the viewer until somebody has left.
-                let Ok(member) = room.on_local_join(now, member) else { continue };
+                let Ok(member) = room.on_local_join(now, member, self.people.seat_key(viewer)) else { continue };
                 self.members.insert(viewer, member);
                 if role == Role::Spectator {
                     // A spectator cannot request to hear others.
