@@ -2,6 +2,7 @@
 
 pub(crate) mod common;
 pub(crate) mod exchange;
+pub(crate) mod starts;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -207,7 +208,10 @@ impl<C: Carrier> SessionTask<C> {
         }
         tracing::info!(session = self.number, codec = preferences.codec.name(), "codec negotiated");
         let opened = SessionCommon::open(Arc::clone(&self.state), self.number, preferences, self.carrier.sender());
-        self.common = Some(opened.map_err(|error| error.to_string())?);
+        let common = self.common.insert(opened.map_err(|error| error.to_string())?);
+        if C::MOVES_USER {
+            self.carrier.set_start(common.take_place());
+        }
         if self.connected { self.begin() } else { Ok(()) }
     }
 

@@ -13,6 +13,7 @@ import { Hud } from "./hud.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import { connected, rumble } from "./input/gamepad.ts";
 import { type MovedPage, type Pairing, pairingOf, takeMovedPage } from "./link.ts";
+import type { Arrival } from "./local-world.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
 import type { ConnectionState, FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
@@ -350,14 +351,24 @@ class App {
     this.#shell.demonstration = demonstration;
     this.#rendering.available = demonstration;
     element("rendering-choice").hidden = !demonstration || this.#roomName !== MAIN_ROOM;
-    if (!this.#start) {
-      this.#start = start;
-      const { yaw, pitch } = yawPitchOf(start.orientation);
-      this.#walker.place(start.position, yaw, pitch);
-    }
+    if (!this.#start) this.#placeUser(start);
     this.#onStream(stream);
     // From now on the page is told who is in the room, and hears them.
     if (demonstration) this.#say(new Uint8Array(4), true);
+  }
+
+  #placeUser(start: Pose): void {
+    this.#start = start;
+    const { yaw, pitch } = yawPitchOf(start.orientation);
+    this.#walker.place(start.position, yaw, pitch);
+  }
+
+  /** A page that brings its user from another server does not start. */
+  #arrival(): Arrival {
+    if (this.#fleet.start) return "moved";
+    if (!this.#start) return "unplaced";
+    const { position } = this.#rendering.head;
+    return this.#start.position.every((value, axis) => Math.abs(value - (position[axis] ?? 0)) < 1e-3) ? "placed" : "moved";
   }
 
   /** A packet of the user's voice, or an empty one, for others in the room. */
@@ -512,6 +523,8 @@ class App {
     const transport = transportOf(new URLSearchParams(location.search).get("transport"));
     const pairing = { origin: location.href, token: this.#token, certificate: this.#certificate };
     return new WorldRendering({ ...pairing, transport, choice, room: this.#roomName, seat: this.#fleet.seat }, this.#start ?? START, {
+      arrival: () => this.#arrival(),
+      onPlace: (place) => this.#placeUser(place),
       userName: () => this.#shell.userName || "Guest",
       onLocal: () => {
         this.#post({ type: "pause" });
@@ -580,6 +593,9 @@ class App {
       get statistics() {
         return app.#statistics;
       },
+      get head() {
+        return app.#rendering.head;
+      },
       summary: async () => JSON.parse(await this.#ask("summary")) as unknown,
       events: () => this.#ask("events"),
       loudness: () => this.#loudspeaker.loudness(),
@@ -624,6 +640,7 @@ function begin(): void {
       addEventListener: () => undefined,
       removeEventListener: () => undefined,
       room: null,
+      head: START,
       setPose: () => undefined,
     };
   };

@@ -9,6 +9,7 @@ mod canvas;
 mod card;
 mod export;
 mod open;
+mod places;
 mod plaza;
 pub mod predict;
 mod push;
@@ -144,6 +145,11 @@ pub trait Application: Send {
     /// Returns the objects of a world that is a room, at their initial poses, or none if the application is not such a world.
     fn objects(&self) -> Option<Vec<(ObjectId, Pose)>> {
         None
+    }
+
+    /// Returns the initial poses of users' heads, in the order in which newcomers take them: the first is that of a user who is alone.
+    fn starting_places(&self) -> Vec<Pose> {
+        vec![START]
     }
 
     /// Returns a function that makes a binary glTF file of the world, for clients that draw it themselves. Nodes of the file name the

@@ -550,3 +550,27 @@ fn at_rest_nothing_is_sent_but_signs_of_life_and_answers_to_them() {
         assert!((40..=100).contains(&(bytes_after - bytes)), "{bytes} to {bytes_after} bytes in 10 s");
     }
 }
+
+#[test]
+fn newcomers_stand_where_nobody_stands_who_came_before_them() {
+    let mut hall = Hall::new(&[Role::Guest, Role::Guest, Role::Guest]);
+    let places = [0.0, 5.0, 10.0].map(|x| body(x).head);
+    let chosen = |hall: &Hall, member: usize, head: Option<usize>| {
+        hall.members[member].1.starting_place(&places, head.map(|head| &places[head]))
+    };
+    // All three have the same place at first, and whoever came later makes room.
+    for member in 0..3 {
+        assert_eq!(chosen(&hall, member, None), Some(0), "{member} knows nobody's body");
+        hall.members[member].1.set_body(&body(0.0)).expect("a body");
+    }
+    hall.pass(200);
+    assert_eq!([0, 1, 2].map(|member| chosen(&hall, member, Some(0))), [None, Some(1), Some(1)]);
+    for member in 1..3 {
+        hall.members[member].1.set_body(&body(5.0)).expect("a body");
+    }
+    hall.pass(200);
+    assert_eq!([0, 1, 2].map(|member| chosen(&hall, member, Some(member.min(1)))), [None, None, Some(2)]);
+    hall.members[2].1.set_body(&body(10.0)).expect("a body");
+    hall.pass(200);
+    assert_eq!([0, 1, 2].map(|member| chosen(&hall, member, Some(member))), [None; 3]);
+}

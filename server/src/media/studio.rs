@@ -12,8 +12,8 @@ use nearlight_codec::{CodecError, EncoderConfig, Encoders, Picture, PictureView,
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
 use nearlight_scene::{
-    Application, OpenedSource, PixelFormat, Pixels, PlanesView, RenderRequest, RenderedPicture, START, SceneError,
-    Source, ViewerInput,
+    Application, OpenedSource, PixelFormat, Pixels, PlanesView, RenderRequest, RenderedPicture, SceneError, Source,
+    ViewerInput,
 };
 use nearlight_session::{
     CaptureAlignment, CaptureDecision, CaptureFacts, CaptureSchedule, FrameSkipper, ReceivedInput, UNKNOWN_TO_DISPLAY,
@@ -405,7 +405,7 @@ fn draw(
     let render_started_at = clock.now();
     let display_at = render_started_at + target.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
     let wanted = (target.display, format.views_for(target.display));
-    let views = views_at(&viewer.views, &viewer.predictor, wanted, size, display_at);
+    let views = views_at((&viewer.views, viewer.exchange.input.head()), &viewer.predictor, wanted, size, display_at);
     let id = viewer.exchange.stream.take_frame_id();
     let request =
         RenderRequest { viewer: viewer.exchange.viewer, views: &views, width: size.width, height: size.height };
@@ -436,9 +436,9 @@ fn draw(
     Ok(decision.into())
 }
 
-/// Returns the views to draw for a display, as [`Predictor::views_for`] predicts them.
+/// Returns the views to draw for a display, as [`Predictor::views_for`] predicts them. Before the first sample they are those of `head`.
 pub(crate) fn views_at(
-    sampled: &[View],
+    (sampled, head): (&[View], Pose),
     predictor: &Predictor,
     (display, wanted): (DisplayKind, u8),
     size: Size,
@@ -450,7 +450,7 @@ pub(crate) fn views_at(
     }
     // Either the display has changed and its first sample has not arrived yet, or there has been no sample at all. A screen in stereo never
     // sends two views.
-    let pose = sampled.first().map_or(START, |view| view.pose);
+    let pose = sampled.first().map_or(head, |view| view.pose);
     let aspect = f32::from(size.width) / wanted as f32 / f32::from(size.height);
     let view = View { pose, fov: Fov::symmetric(1.2, aspect) };
     match (display, sampled.first()) {

@@ -55,6 +55,11 @@ impl Room {
         self.newest(place).map(Sample::avatar)
     }
 
+    /// Returns the heads of all members that have a body.
+    pub fn heads(&self) -> impl Iterator<Item = Pose> {
+        self.places.keys().filter_map(|member| Some(self.body(*member)?.head))
+    }
+
     /// Returns the pose of an object.
     #[must_use]
     pub fn object(&self, object: ObjectId) -> Option<Pose> {
