@@ -38,7 +38,7 @@ install -d "$staging/share/nearlight"
 install -D -t "$staging/bin" "$built/nearlight" "$built/nearlight-lab"
 [ ! -f "$built/nearlight-kernel" ] || install -D -t "$staging/bin" "$built/nearlight-kernel"
 install -D -m 644 -t "$staging/lib/nearlight" "$built/libnearlight_hook.so"
-install -D -m 644 -t "$staging/share/doc/nearlight" README.md LICENSE-MIT LICENSE-APACHE
+install -D -m 644 -t "$staging/share/doc/nearlight" README.md LICENSE-MIT LICENSE-APACHE media/scene/LICENSE-DEJAVU
 install -D -m 644 -t "$staging/share/nearlight/plans" plans/*.toml
 install -d "$staging/lib/systemd/user"
 sed "s#@PREFIX@#${prefix//&/\\&}#" deploy/systemd/nearlight.service >"$staging/lib/systemd/user/nearlight.service"

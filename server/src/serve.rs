@@ -41,6 +41,7 @@ use crate::media::studio::{Format, Studio, StudioOptions};
 use crate::metrics::{Metrics, Observer};
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::rooms::{self, Rooms, SharedRoom};
+use crate::session::starts::StartingPlaces;
 use crate::state::{OfferLimiter, ServerState, extra_handshakes};
 use crate::transports::Acceptors;
 use crate::transports::rtc::whep::HttpRefusal;
@@ -271,6 +272,7 @@ impl BoundServer {
         };
         let (adapter, cues) = (application.describe(), application.poll_cues());
         let demonstration = application.is_demonstration();
+        let starts = StartingPlaces::new(application.starting_places());
         let model = application.model().map(ModelFile::new).map(Arc::new);
         let world = application.objects().map(|objects| SharedRoom::new(clock.now(), &objects));
         let world = world.transpose().expect("a world's objects have poses").map(Arc::new);
@@ -306,6 +308,7 @@ impl BoundServer {
             sound,
             clipboard: options.clipboard,
             adapter,
+            starts,
             demonstration,
             format,
             codec: options.codec,

@@ -2,12 +2,13 @@
 
 pub(crate) mod common;
 pub(crate) mod exchange;
+pub(crate) mod starts;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use nearlight_net::{Alarm, Clock};
-use nearlight_rooms::is_member_name;
+use nearlight_rooms::{SeatKey, is_member_name};
 use nearlight_scene::{ApplicationMessage, Output};
 use nearlight_session::{FrameProducer as _, SessionDriver, SoundPacket};
 use nearlight_units::{Span, Time};
@@ -207,7 +208,10 @@ impl<C: Carrier> SessionTask<C> {
         }
         tracing::info!(session = self.number, codec = preferences.codec.name(), "codec negotiated");
         let opened = SessionCommon::open(Arc::clone(&self.state), self.number, preferences, self.carrier.sender());
-        self.common = Some(opened.map_err(|error| error.to_string())?);
+        let common = self.common.insert(opened.map_err(|error| error.to_string())?);
+        if C::MOVES_USER {
+            self.carrier.set_start(common.take_place());
+        }
         if self.connected { self.begin() } else { Ok(()) }
     }
 
@@ -267,6 +271,9 @@ impl<C: Carrier> SessionTask<C> {
                 tracing::info!(session = self.number, "ignored a user name that is not valid for a member of a room");
             }
             None => {}
+        }
+        if let Some(key) = hello.seat.as_ref().and_then(|key| key.0.as_slice().try_into().ok()) {
+            common.on_application_data(ToApplication::SeatKey(SeatKey(key)))?;
         }
         let welcome = Welcome { proof: self.proof, ..common.welcome(self.carrier.sender()) };
         self.carrier.send(now, ServerMessage::Welcome(welcome))

@@ -26,6 +26,7 @@ use crate::media::sound::Mixer;
 use crate::media::studio::{Format, Studio};
 use crate::metrics::{Metrics, Refusal};
 use crate::rooms::Rooms;
+use crate::session::starts::StartingPlaces;
 
 /// Connections that may be in the handshake at the same time, in total and from one address. Beyond that, the connection that has been
 /// silent longest is dropped. Guess: a class of 30 behind one address opens the link at the same moment.
@@ -83,6 +84,8 @@ pub(crate) struct ServerState {
     /// Whether the owner allows the exchange of clipboard text.
     pub(crate) clipboard: bool,
     pub(crate) adapter: String,
+    /// Where users start.
+    pub(crate) starts: StartingPlaces,
     /// Whether the source is the demonstration, whose controls the page explains.
     pub(crate) demonstration: bool,
     pub(crate) format: Format,

@@ -12,6 +12,7 @@ import { Hud } from "./hud.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import { connected, rumble } from "./input/gamepad.ts";
 import type { MovedPage, Pairing } from "./link.ts";
+import type { Arrival } from "./local-world.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
 import type { ConnectionState, FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
@@ -32,7 +33,7 @@ import { Walker } from "./walker.ts";
 import { MAIN_ROOM, WorldRendering, renderingChoiceOf, roomOf } from "./world-rendering.ts";
 
 /** The headset user's initial pose if the server has not set one yet. */
-const START: Pose = { position: [0, 1.6, 6], orientation: [0, 0, 0, 1] };
+export const START: Pose = { position: [0, 1.6, 6], orientation: [0, 0, 0, 1] };
 
 /** Haptics of a hand that acts on an object of the world that the page renders: as strong as the server's. */
 const HAND_HAPTICS = { milliseconds: 60, strong: 0.5, weak: 0.9 };
@@ -223,6 +224,7 @@ export class App {
       displayOrder: options.get("display") === "newest" ? "newest" : "in-turn",
       clipboard: this.#clipboard,
       userName: this.#sentName,
+      seat: this.#fleet.seat,
     };
     this.#worker.post(start, [surface.target]);
     this.#walker.sendNow();
@@ -335,14 +337,24 @@ export class App {
     this.#shell.demonstration = demonstration;
     this.#rendering.available = demonstration;
     element("rendering-choice").hidden = !demonstration || this.#roomName !== MAIN_ROOM;
-    if (!this.#start) {
-      this.#start = start;
-      const { yaw, pitch } = yawPitchOf(start.orientation);
-      this.#walker.place(start.position, yaw, pitch);
-    }
+    if (!this.#start) this.#placeUser(start);
     this.#onStream(stream);
     // From now on the page is told who is in the room, and hears them.
     if (demonstration) this.#say(new Uint8Array(4), true);
+  }
+
+  #placeUser(start: Pose): void {
+    this.#start = start;
+    const { yaw, pitch } = yawPitchOf(start.orientation);
+    this.#walker.place(start.position, yaw, pitch);
+  }
+
+  /** A page that brings its user from another server does not start. */
+  #arrival(): Arrival {
+    if (this.#fleet.start) return "moved";
+    if (!this.#start) return "unplaced";
+    const { position } = this.#rendering.head;
+    return this.#start.position.every((value, axis) => Math.abs(value - (position[axis] ?? 0)) < 1e-3) ? "placed" : "moved";
   }
 
   /** A packet of the user's voice, or an empty one, for others in the room. */
@@ -496,6 +508,8 @@ export class App {
     const transport = transportOf(new URLSearchParams(location.search).get("transport"));
     const pairing = { origin: location.href, token: this.#token, certificate: this.#certificate };
     return new WorldRendering({ ...pairing, transport, choice, room: this.#roomName, seat: this.#fleet.seat }, this.#start ?? START, {
+      arrival: () => this.#arrival(),
+      onPlace: (place) => this.#placeUser(place),
       userName: () => this.#shell.userName || "Guest",
       onLocal: () => {
         this.#post({ type: "pause" });
@@ -560,6 +574,9 @@ export class App {
       },
       get statistics() {
         return app.#statistics;
+      },
+      get head() {
+        return app.#rendering.head;
       },
       summary: async () => JSON.parse(await this.#ask("summary")) as unknown,
       events: () => this.#ask("events"),

@@ -2,6 +2,7 @@
 
 import type { DeviceInput } from "./input/devices.ts";
 import type { LocalWorld } from "./local-world.ts";
+import type { Pose } from "./math.ts";
 import type { Marker, Statistics, StreamDescription } from "./messages.ts";
 
 /** The object at `window.nearlight`, for tests and curious people. */
@@ -29,6 +30,8 @@ export interface Hooks {
   removeEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
   /** The page's room; null without one. Objects are known only while the page renders the world. */
   readonly room: LocalWorld["room"] | null;
+  /** Where the user's head is. */
+  readonly head: Pose;
   /** Moves the screen's user: metres, and radians to the left of -z and up. */
   setPose(pose: { position: [number, number, number]; yaw?: number; pitch?: number }): void;
 }

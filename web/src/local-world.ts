@@ -20,10 +20,18 @@ const SYNCHRONISE_TIMEOUT_MS = 6_000;
 const MAX_ATTEMPTS = 5;
 /** Delay before the list of people follows a change: hundreds of members may join in a second. Guess. */
 const PEOPLE_DELAY_MS = 100;
+/** How long a newcomer who has not moved makes room for those who came before: two may join at the same moment. Guess: a slow round trip. */
+const ARRIVAL_MS = 3_000;
 /** How often the frame rate is reported. Guess: faster cannot be read. */
 const REPORT_INTERVAL_MS = 500;
 
+/** Whether the user has walked from the starting place, stands there, or has none yet. */
+export type Arrival = "moved" | "placed" | "unplaced";
+
 export interface LocalWorldOut {
+  arrival(): Arrival;
+  /** The user starts here. */
+  onPlace(place: Pose): void;
   /** The room is known and its first picture is drawn. `again`: after the membership was lost. */
   onShown(again: boolean): void;
   /** The room cannot be joined for the first time yet. */
@@ -63,6 +71,8 @@ export class LocalWorld {
   #shown: "never" | "before" | "now" = "never";
   #closed = false;
   #peopleTimer: ReturnType<typeof setTimeout> | undefined;
+  /** Until when the user may be given another place. */
+  #arrivesUntil: number | null = null;
   /** The user may act in the room, which spectators may not. */
   #acts = false;
 
@@ -222,13 +232,14 @@ export class LocalWorld {
   #draw(now: number): void {
     const seconds = Math.max(0, now - this.#drawnAt) / 1_000;
     this.#drawnAt = now;
-    const user = this.#user;
     if (this.#closed) return;
     if (!this.#room || this.#room.membership.you === 0) {
-      if (this.#shown !== "never") this.#scene.render({ seconds, user, ...this.#lastSeen, held: new Set(), pointed: new Set() });
+      if (this.#shown !== "never") this.#scene.render({ seconds, user: this.#user, ...this.#lastSeen, held: new Set(), pointed: new Set() });
       return;
     }
     const { membership, interaction } = this.#room;
+    this.#arrive(membership, now);
+    const user = this.#user;
     const hand = (wanted: Hand): Pose | null => user.controllers.find(({ hand }) => hand === wanted)?.aim ?? null;
     if (this.#acts) membership.setBody(user.head, { left: hand("left"), right: hand("right") });
     const objects = interaction.step(seconds, user, membership.objects);
@@ -243,6 +254,17 @@ export class LocalWorld {
     this.#shown = "now";
     if (before !== "now") this.#out.onShown(before === "before");
     this.#count(now);
+  }
+
+  /** Gives a newcomer a place at which nobody stands. A user who comes back after an outage stays. */
+  #arrive(membership: Membership, now: number): void {
+    this.#arrivesUntil ??= now + ARRIVAL_MS;
+    if (!this.#acts || now > this.#arrivesUntil) return;
+    const arrival = this.#out.arrival();
+    const place = arrival === "moved" ? null : membership.startingPlace(this.#scene.places, arrival === "placed" ? this.#user.head : null);
+    if (!place) return;
+    this.#user = { ...this.#user, head: place };
+    this.#out.onPlace(place);
   }
 
   #count(now: number): void {

@@ -1,6 +1,6 @@
 // The page's first script: reads the link, and runs the page or says why it cannot.
 
-import { App } from "./app.ts";
+import { App, START } from "./app.ts";
 import { explain } from "./carrier.ts";
 import { pairingOf, takeMovedPage } from "./link.ts";
 import { Shell, type ShellOut } from "./shell.ts";
@@ -29,6 +29,7 @@ function begin(): void {
       addEventListener: () => undefined,
       removeEventListener: () => undefined,
       room: null,
+      head: START,
       setPose: () => undefined,
     };
   };

@@ -86,6 +86,8 @@ export interface StartMessage {
   clipboard: boolean;
   /** What others in the room are to call the user; empty: what the server makes up. */
   userName: string;
+  /** The key of the page's seat in rooms, by which a page that is in a room twice keeps its name: 16 random bytes. */
+  seat: Uint8Array;
 }
 
 export type ToWorker =

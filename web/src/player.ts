@@ -25,6 +25,8 @@ export interface PlayerOptions {
   clipboard: boolean;
   /** The user's name in the room, or "" for one that the server makes up. */
   userName: string;
+  /** The key of the page's seat in rooms. */
+  seat: Uint8Array;
 }
 
 export interface PlayerOut {
@@ -82,7 +84,8 @@ export class Player {
     this.#core = new Core(this.#carrier.name);
     this.#clock = options.clock;
     this.#out = out;
-    const { token, codecs, immersive, displayHz, clipboard, userName } = options;
+    const { token, codecs, immersive, displayHz, clipboard, userName, seat } = options;
+    this.#core.set_seat(seat);
     if (userName) this.#core.set_user_name(userName);
     if (clipboard) this.#core.want_clipboard();
     this.#immersive = immersive;

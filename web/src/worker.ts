@@ -182,6 +182,7 @@ class MediaWorker {
         displayHz: this.#displayHz,
         clipboard: this.#start.clipboard,
         userName: this.#start.userName,
+        seat: this.#start.seat,
       },
       {
         onMessage: (message) => this.#onServer(message),

@@ -5,7 +5,7 @@ import type { RoomPerson, TransportName } from "./generated/core.ts";
 import type { Hand } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { User } from "./local/interaction.ts";
-import type { LocalWorld } from "./local-world.ts";
+import type { Arrival, LocalWorld } from "./local-world.ts";
 import type { Pose } from "./math.ts";
 import type { ConnectionState, Statistics, TransportChoice } from "./messages.ts";
 import { element } from "./page.ts";
@@ -31,6 +31,9 @@ export interface WorldRenderingOptions {
 }
 
 export interface WorldRenderingOut {
+  arrival(): Arrival;
+  /** The user starts here. */
+  onPlace(place: Pose): void;
   /** The user's name in the room. */
   userName(): string;
   /** The page's own pictures are on display, and the server's no longer needed. */
@@ -167,6 +170,11 @@ export class WorldRendering {
       const [certificate, transport] = [this.#certificate, this.#transport];
       const member = { origin, token, certificate, transport, room, seat, name: this.#out.userName(), colour: this.#colour };
       const local = await LocalWorld.open(canvas, member, this.#head, {
+        arrival: () => (this.#immersive ? "moved" : this.#out.arrival()),
+        onPlace: (place) => {
+          this.#head = place;
+          this.#out.onPlace(place);
+        },
         onShown: (again) => {
           document.body.dataset.rendering = "local";
           this.#out.onLocal();

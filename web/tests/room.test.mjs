@@ -185,6 +185,71 @@ test("a page that is rendered for and one that renders the world itself see each
   await local.context.close();
 });
 
+/** Every two of the pages' users stand apart, and face the plaza's fountain. */
+async function assertApart(pages) {
+  const heads = await Promise.all(pages.map(({ page }) => page.evaluate(() => window.nearlight.head)));
+  for (const [index, { position, orientation: [, y, , w] }] of heads.entries()) {
+    for (const other of heads.slice(0, index)) {
+      const apart = Math.hypot(position[0] - other.position[0], position[2] - other.position[2]);
+      assert.ok(apart > 1.2, `two stand ${apart} m from each other: ${JSON.stringify(heads)}`);
+    }
+    const yaw = 2 * Math.atan2(y, w);
+    const ahead = [-Math.sin(yaw), -Math.cos(yaw)];
+    const towards = [-position[0], -9 - position[2]];
+    assert.ok((ahead[0] * towards[0] + ahead[1] * towards[1]) / Math.hypot(...towards) > 0.99, `who stands at ${position} looks elsewhere`);
+  }
+  return heads;
+}
+
+test("newcomers stand apart and face the fountain, whoever renders for them, and keep name and place when that changes", async () => {
+  const [first, second] = [await openRemote("Ada"), await openRemote("Ada")];
+  const third = await openLocal("Bea");
+  await untilKnows(third.page, "Ada", "Ada (2)", "Bea");
+  const [start, other] = await assertApart([first, second, third]);
+  assert.deepEqual([start.position[0], start.position[2]], [0, 0], "the first one has the view of the start");
+  for (const [name, { page }] of Object.entries({ first, second, third })) {
+    if (page !== third.page) await untilMorePictures(page);
+    await screenshot(page, `room-start-${name}`);
+  }
+  assert.deepEqual(third.errors, []);
+  await third.context.close();
+
+  await second.page.keyboard.press("KeyH");
+  await second.page.locator("#rendering").selectOption("local");
+  await until(second.page, () => document.body.dataset.rendering === "local", "it renders the world itself");
+  await delay(500);
+  assert.deepEqual((await second.page.evaluate(() => window.nearlight.head)).position, other.position);
+  const { you, people } = await second.page.evaluate(() => window.nearlight.room);
+  assert.equal(people.find(({ id }) => id === you).name, "Ada (2)");
+  for (const { context, errors } of [first, second]) {
+    assert.deepEqual(errors, []);
+    await context.close();
+  }
+});
+
+test("pages that come to a room which no server renders stand apart too", async () => {
+  const open = async () => {
+    const opened = await openPage(browser, SMALL_WINDOW);
+    await opened.page.goto(server.url.replace("#", "?room=den&rendering=local#"));
+    return opened;
+  };
+  const pages = await Promise.all([open(), open()]);
+  const both = () => document.body.dataset.rendering === "local" && window.nearlight.room?.people.length === 2;
+  for (const { page } of pages) await until(page, both, "two are in the room");
+  // Whoever came later makes room once the other's body is known.
+  const distance = async () => {
+    const [one, other] = await Promise.all(pages.map(({ page }) => page.evaluate(() => window.nearlight.head.position)));
+    return Math.hypot(one[0] - other[0], one[2] - other[2]);
+  };
+  for (let tries = 0; tries < 50 && (await distance()) < 1.2; tries += 1) await delay(200);
+  await assertApart(pages);
+  await screenshot(pages[1].page, "room-start-den");
+  for (const { context, errors } of pages) {
+    assert.deepEqual(errors, []);
+    await context.close();
+  }
+});
+
 /** The emulator takes a transform for a matrix, and so leaves the offsets of reference spaces out. */
 function keepOffsets() {
   const { getOffsetReferenceSpace } = XRReferenceSpace.prototype;

@@ -58,6 +58,9 @@ pub struct Hello {
     /// What others in a room call the user for whom the server renders; none: a name that the server makes up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The key of the page's seat in rooms, 16 random bytes, by which a page that is in a room twice keeps its name; none: no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seat: Option<Base64>,
 }
 
 impl Hello {
@@ -75,6 +78,7 @@ impl Hello {
             clipboard: false,
             marker: false,
             name: None,
+            seat: None,
         }
     }
 }

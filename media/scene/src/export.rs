@@ -1,7 +1,7 @@
 //! The world as one binary glTF file, for clients that draw it themselves.
 //!
 //! The light of the surroundings is baked into the vertex colours (`KHR_materials_unlit`). Objects of the room are nodes whose `extras`
-//! name the object; the page lights them. The animation of the plaza's decoration is left out.
+//! name the object; the page lights them. The scene's `extras` have the light, and the places at which users start. The animation of the plaza's decoration is left out.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -9,6 +9,7 @@ use std::io::Cursor;
 use glam::{Mat4, Vec2, Vec3};
 use image::{ExtendedColorType, ImageEncoder as _, codecs::jpeg::JpegEncoder};
 use nearlight_rooms::ObjectId;
+use nearlight_wire::Pose;
 use serde_json::{Value, json};
 
 use crate::SceneError;
@@ -43,8 +44,8 @@ enum MaterialKind {
     Picture(usize),
 }
 
-/// Returns the file of a world in these surroundings.
-pub fn write(environment: &Environment, world: &World) -> Result<Vec<u8>, SceneError> {
+/// Returns the file of a world in these surroundings, whose users start at `places`.
+pub fn write(environment: &Environment, world: &World, places: &[Pose]) -> Result<Vec<u8>, SceneError> {
     let mut file = File::new();
     let mut nodes = Vec::new();
     for (look, mesh) in meshes_by_material(environment) {
@@ -69,7 +70,7 @@ pub fn write(environment: &Environment, world: &World) -> Result<Vec<u8>, SceneE
             None => json!({ "mesh": mesh, "matrix": matrix }),
         });
     }
-    Ok(file.finish(&nodes))
+    Ok(file.finish(&nodes, places))
 }
 
 /// Returns the triangles of the surroundings, with one mesh per material.
@@ -233,11 +234,15 @@ impl File {
     }
 
     /// Returns the file: header, JSON and buffer (section 4 of the specification).
-    fn finish(self, nodes: &[Value]) -> Vec<u8> {
+    fn finish(self, nodes: &[Value], places: &[Pose]) -> Vec<u8> {
         let Self { mut blob, views, accessors, images, textures, materials, meshes, .. } = self;
         let all: Vec<usize> = (0..nodes.len()).collect();
         // The client lights moving objects and fades distant ones, as the server does.
-        let light = json!({
+        let places = places
+            .iter()
+            .map(|Pose { position, orientation }| json!({ "position": position, "orientation": orientation }));
+        let extras = json!({
+            "places": places.collect::<Vec<_>>(),
             "sun": { "towards": SUN.to_array(), "light": SUN_LIGHT.to_array() },
             "sky": SKY_LIGHT.to_array(),
             "ground": GROUND_LIGHT.to_array(),
@@ -247,7 +252,7 @@ impl File {
             "asset": { "version": "2.0", "generator": concat!("nearlight ", env!("CARGO_PKG_VERSION")) },
             "extensionsUsed": ["KHR_materials_unlit"],
             "scene": 0,
-            "scenes": [{ "nodes": all, "extras": light }],
+            "scenes": [{ "nodes": all, "extras": extras }],
             "nodes": nodes,
             "meshes": meshes,
             "materials": materials,
@@ -331,10 +336,14 @@ mod tests {
     fn the_file_is_gltf_with_every_object_and_the_same_triangles() {
         let environment = build::plaza();
         let world = World::new(Setting { decor: true, ..Setting::default() });
-        let file = write(&environment, &world).expect("a file");
+        let places = crate::places::around_fountain();
+        let file = write(&environment, &world, &places).expect("a file");
         let read = gltf::Gltf::from_slice(&file).expect("valid glTF");
         let length = u32::from_le_bytes([file[12], file[13], file[14], file[15]]) as usize;
         let document: Value = serde_json::from_slice(&file[20..20 + length]).expect("JSON");
+        let extras = &document["scenes"][0]["extras"]["places"];
+        assert_eq!(extras.as_array().map(Vec::len), Some(places.len()));
+        assert_eq!(extras[0]["position"][2].as_f64(), Some(0.0), "the first place is the start");
         let nodes = document["nodes"].as_array().expect("nodes");
         let objects: Vec<u64> = nodes.iter().filter_map(|node| node["extras"]["object"].as_u64()).collect();
         assert_eq!(objects, (1..=world.objects().len() as u64).collect::<Vec<_>>());

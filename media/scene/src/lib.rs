@@ -9,6 +9,7 @@ mod canvas;
 mod card;
 mod export;
 mod open;
+mod places;
 mod plaza;
 pub mod predict;
 mod push;
@@ -30,7 +31,7 @@ pub use video::VideoSource;
 
 pub use nearlight_wire::{ApplicationMessage, DevicesDescription};
 
-use nearlight_rooms::{ObjectId, Room};
+use nearlight_rooms::{ObjectId, Room, SeatKey};
 use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{CursorShape, Devices, DisplayKind, HandJoints, Haptics, InputEvent, Pose, View};
@@ -146,6 +147,11 @@ pub trait Application: Send {
         None
     }
 
+    /// Returns the initial poses of users' heads, in the order in which newcomers take them: the first is that of a user who is alone.
+    fn starting_places(&self) -> Vec<Pose> {
+        vec![START]
+    }
+
     /// Returns a function that makes a binary glTF file of the world, for clients that draw it themselves. Nodes of the file name the
     /// room's objects. None if clients cannot draw the world.
     fn model(&self) -> Option<MakeModel> {
@@ -175,6 +181,9 @@ pub trait Application: Send {
     /// Takes the viewer's name, which has no control characters and at most [`MAX_NAME_BYTES`](nearlight_rooms::MAX_NAME_BYTES). Called at
     /// most once, before the viewer's first input or together with it.
     fn on_name(&mut self, _now: Time, _viewer: Viewer, _name: String) {}
+
+    /// Takes the key of the viewer's page in rooms, by which a page that is in a room twice keeps its name. Called like [`Self::on_name`].
+    fn on_seat_key(&mut self, _now: Time, _viewer: Viewer, _key: SeatKey) {}
 
     /// Takes the viewer's gamepads and controllers after a change. Their states arrive as input, whether or not this was called.
     fn on_devices(&mut self, _now: Time, _viewer: Viewer, _devices: &DevicesDescription) {}

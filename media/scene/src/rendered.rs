@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nearlight_rooms::{ObjectId, Room};
+use nearlight_rooms::{ObjectId, Room, SeatKey};
 use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
 use nearlight_wire::Pose;
@@ -13,10 +13,10 @@ use crate::scene_file::SceneFile;
 use crate::world::{Setting, World};
 use crate::{
     Application, ApplicationMessage, MakeModel, Output, RenderRequest, RenderedPicture, SceneError, Source, Viewer,
-    ViewerInput, export, scene_file,
+    ViewerInput, export, places, scene_file,
 };
 
-/// Initial pose of a viewer's head: at eye height, in front of everything.
+/// Initial pose of the head of a viewer who is alone: at eye height, in front of everything.
 pub const START: Pose = Pose { position: [0.0, 1.6, 0.0], orientation: [0.0, 0.0, 0.0, 1.0] };
 
 /// Shortest time between reopening an adapter and its next failure. An adapter that fails sooner is given up. Guess: a driver's reset takes
@@ -100,11 +100,16 @@ impl Application for WorldSource {
         Some(self.world.objects())
     }
 
+    fn starting_places(&self) -> Vec<Pose> {
+        starting_places(self.scene.as_deref())
+    }
+
     fn model(&self) -> Option<MakeModel> {
         let scene = self.scene.clone();
         Some(Box::new(move || {
             let environment = environment(scene.as_deref())?;
-            export::write(&environment, &World::new(setting(&environment, scene.is_none())))
+            let places = starting_places(scene.as_deref());
+            export::write(&environment, &World::new(setting(&environment, scene.is_none())), &places)
         }))
     }
 
@@ -118,6 +123,10 @@ impl Application for WorldSource {
 
     fn on_name(&mut self, _now: Time, viewer: Viewer, name: String) {
         self.world.on_name(viewer, name);
+    }
+
+    fn on_seat_key(&mut self, _now: Time, viewer: Viewer, key: SeatKey) {
+        self.world.on_seat_key(viewer, key);
     }
 
     fn on_spectator(&mut self, _now: Time, viewer: Viewer) {
@@ -169,6 +178,10 @@ impl Source for WorldSource {
 
 fn setting(environment: &Environment, decor: bool) -> Setting {
     Setting { solids: environment.solids.clone(), lighting: environment.lighting.clone(), decor }
+}
+
+fn starting_places(scene: Option<&Path>) -> Vec<Pose> {
+    if scene.is_none() { places::around_fountain() } else { places::ahead_of_start() }
 }
 
 fn environment(scene: Option<&Path>) -> Result<Environment, SceneError> {

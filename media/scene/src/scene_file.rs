@@ -4,6 +4,7 @@
 //! texture coordinates, base colours and node transforms are drawn. Everything else that a file says is listed in
 //! [`SceneFile::undrawn`]. A scene of at least six metres is a place to stand in, a smaller one an exhibit in front of the viewer.
 
+mod basis;
 mod compression;
 mod container;
 mod extensions;

@@ -156,6 +156,8 @@ pub(crate) struct Delivery {
     /// Bytes of poses per second that would be sent if each subject were sent when it is due.
     demand: f64,
     pub(crate) viewer: Option<Viewer>,
+    /// Bodies of the same page, which it does not see.
+    pub(crate) twins: Vec<SubjectId>,
     candidates: Vec<(i64, u16)>,
     /// Whether the last message lacked subjects that were due. The next one then begins with those that have waited longest.
     truncated: bool,
@@ -192,6 +194,7 @@ impl Delivery {
             next_update: now,
             demand: 0.0,
             viewer: None,
+            twins: Vec::new(),
             candidates: Vec::new(),
             truncated: false,
         };
@@ -369,7 +372,11 @@ impl Delivery {
         self.candidates.clear();
         for (place, (pair, subject)) in self.pairs.iter().zip(subjects.iter()).enumerate() {
             let Some(subject) = subject else { continue };
-            if subject.hidden || subject.id == own || subject.source == Some(recipient) {
+            if subject.hidden
+                || subject.id == own
+                || subject.source == Some(recipient)
+                || self.twins.contains(&subject.id)
+            {
                 continue;
             }
             let Some((number, sample)) = subject.history.newest() else { continue };

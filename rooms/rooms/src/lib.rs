@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrival;
 mod cursor;
 mod delivery;
 mod digest;
@@ -38,6 +39,7 @@ mod replica;
 mod room;
 mod state;
 
+pub use arrival::starting_place;
 pub use digest::Digest;
 pub use message::{
     EndReason, HeardVoice, Join, Lane, MAX_CHECKPOINT_BYTES, MAX_EVENT_BYTES, MAX_MEMBERS, MAX_MESSAGE_BYTES,

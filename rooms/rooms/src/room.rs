@@ -130,6 +130,7 @@ struct Seat {
     id: MemberId,
     /// Whether the member is in the room's own program: nothing is sent to it, and it may be silent.
     local: bool,
+    /// The key of the member's page. A page that changes its rendering or its transport has two seats for a moment.
     key: Option<SeatKey>,
     /// Where the member's connection comes from, if that is known.
     address: Option<IpAddr>,
@@ -300,29 +301,32 @@ impl Room {
             Some(Exclusion::AddressHold(wait)) if *permitted != Role::Host => return Err(JoinError::AddressHold(wait)),
             Some(Exclusion::AddressHold(_)) | None => {}
         }
-        let member = self.admit(now, Member { role, name: name.clone(), colour: *colour }, false)?;
+        let member = self.admit(now, Member { role, name: name.clone(), colour: *colour }, *key, false)?;
         if let Some(seat) = self.seat_mut(member) {
             (seat.address, seat.permitted) = (address, *permitted);
             if key.is_some() {
-                (seat.key, seat.adopts_commands) = (*key, true);
+                seat.adopts_commands = true;
                 seat.delivery.adopt_numbers();
             }
         }
         Ok(member)
     }
 
-    fn admit(&mut self, now: Time, mut member: Member, local: bool) -> Result<MemberId, JoinError> {
+    fn admit(
+        &mut self,
+        now: Time,
+        mut member: Member,
+        key: Option<SeatKey>,
+        local: bool,
+    ) -> Result<MemberId, JoinError> {
         if !is_member_name(&member.name) {
             return Err(JoinError::Name);
         }
-        // A page that changes between its own pictures and the server's is in the room twice for a moment, so only hosts' names are protected.
-        let wanted = comparable_name(&member.name);
-        let is_host_s = |other: &Member| other.role == Role::Host && comparable_name(&other.name) == wanted;
-        if member.role != Role::Host && self.state.members().any(|(_, other)| is_host_s(other)) {
-            let names = self.state.members().map(|(_, other)| comparable_name(&other.name));
-            let taken: BTreeSet<String> = names.collect();
-            member.name = unique_name(&member.name, |name| taken.contains(name));
-        }
+        // A page that changes its rendering or its transport is in the room twice for a moment, and keeps its name.
+        let others = self.seats.iter().flatten().filter(|seat| key.is_none() || seat.key != key);
+        let names = others.filter_map(|seat| Some(comparable_name(&self.state.member(seat.id)?.name)));
+        let taken: BTreeSet<String> = names.collect();
+        member.name = unique_name(&member.name, |name| taken.contains(name));
         let place = match self.seats.iter().position(Option::is_none) {
             Some(place) => place,
             None if self.seats.len() < MAX_MEMBERS => {
@@ -341,13 +345,25 @@ impl Room {
             }
             self.remote += 1;
         }
-        self.seats[place] = Some(Box::new(self.new_seat(now, id, local)));
+        self.seats[place] = Some(Box::new(Seat { key, ..self.new_seat(now, id, local) }));
         self.places.insert(id, place);
+        self.update_twins(key);
         self.set_body_place(now, place, Some(id));
         self.set_hidden(place, !role.acts());
         self.append(&Change::Joined { id, member });
         self.events.push_back(RoomEvent::Joined { member: id });
         Ok(id)
+    }
+
+    /// Updates which members each of those with this key does not see, because they are the same page.
+    fn update_twins(&mut self, key: Option<SeatKey>) {
+        let Some(key) = key else { return };
+        let same = |seat: &Seat| seat.key == Some(key);
+        let twins: Vec<MemberId> = self.seats.iter().flatten().filter(|seat| same(seat)).map(|seat| seat.id).collect();
+        for seat in self.seats.iter_mut().flatten().filter(|seat| same(seat)) {
+            let others = twins.iter().filter(|id| **id != seat.id);
+            seat.delivery.twins = others.map(|id| SubjectId::Member(*id)).collect();
+        }
     }
 
     fn new_seat(&self, now: Time, id: MemberId, local: bool) -> Seat {
@@ -480,7 +496,9 @@ impl Room {
 
     fn end(&mut self, now: Time, member: MemberId, reason: Option<EndReason>) {
         let Some(place) = self.places.remove(&member) else { return };
-        let local = self.seats[place].take().is_some_and(|seat| seat.local);
+        let seat = self.seats[place].take();
+        let (local, key) = seat.map_or((false, None), |seat| (seat.local, seat.key));
+        self.update_twins(key);
         self.remote -= usize::from(!local);
         self.set_body_place(now, place, None);
         self.append(&Change::Left { id: member });

@@ -324,16 +324,49 @@ fn a_seat_that_is_reclaimed_has_no_role_above_the_token_s() {
 }
 
 #[test]
-fn nobody_takes_the_name_of_a_host() {
+fn names_are_unique_among_all_members() {
     let mut hall = Hall::new(&[]);
-    let names = ["Ada", "Ada", "a\u{200b}da", "\u{202e}Ada", ""];
-    let named = |hall: &mut Hall, (number, name): (u8, &&str)| {
-        let role = if number == 1 { Role::Host } else { Role::Guest };
-        let id = join_from(hall, 1, Some(number), (name, role)).expect("a place");
+    let names = ["Ada", "Ada", "a\u{200b}da", "Bob", "\u{202e}Bob", "Ada", "", ""];
+    let mut roles = [Role::Host, Role::Guest, Role::Guest, Role::Guest, Role::Spectator].into_iter();
+    let named = |(number, name): (u8, &&str)| {
+        let role = roles.next().unwrap_or(Role::Guest);
+        let id = join_from(&mut hall, 1, Some(number), (name, role)).expect("a place");
         hall.room.state().member(id).map(|member| member.name.clone()).unwrap_or_default()
     };
-    let seen: Vec<String> = (1..).zip(&names).map(|named_so| named(&mut hall, named_so)).collect();
-    assert_eq!(seen, ["Ada", "Ada (2)", "ada (3)", "Ada (4)", ""]);
+    let seen: Vec<String> = (1..).zip(&names).map(named).collect();
+    assert_eq!(seen, ["Ada", "Ada (2)", "ada (3)", "Bob", "Bob (2)", "Ada (4)", "", ""]);
+}
+
+#[test]
+fn a_page_that_is_in_the_room_twice_keeps_its_name_and_does_not_see_itself() {
+    let mut hall = Hall::new(&[Role::Guest]);
+    let name = |hall: &Hall, id| hall.room.state().member(id).map(|member| member.name.clone());
+    let guest = |name: &str| Member { role: Role::Guest, name: name.into(), colour: [0; 3] };
+    let other = join_from(&mut hall, 1, Some(9), ("Ada", Role::Guest)).expect("a place");
+    let key = Some(SeatKey([1; 16]));
+    let rendered_for = hall.room.on_local_join(hall.now, guest("Ada"), key).expect("a place");
+    hall.room.set_body(hall.now, rendered_for, &body(3.0)).expect("poses");
+    let page = join_from(&mut hall, 1, Some(1), ("Ada", Role::Guest)).expect("a place");
+    assert_ne!(page, rendered_for, "a key claims no seat of the room's own program");
+    hall.members.push((page, Replica::new(hall.now, Span::from_millis(50))));
+    hall.received.push(0);
+    let again = hall.room.on_local_join(hall.now, guest("Ada"), key).expect("a place");
+    hall.room.set_body(hall.now, again, &body(4.0)).expect("poses");
+    hall.pass(500);
+    assert_eq!(name(&hall, other).as_deref(), Some("Ada"));
+    for id in [rendered_for, page, again] {
+        assert_eq!(name(&hall, id).as_deref(), Some("Ada (2)"));
+    }
+    let sees = |hall: &Hall, member: usize, id| hall.members[member].1.seen(id).is_some();
+    assert_eq!([rendered_for, again].map(|id| sees(&hall, 0, id)), [true; 2], "others see both");
+    assert_eq!([rendered_for, again].map(|id| sees(&hall, 1, id)), [false; 2]);
+    for id in [rendered_for, again] {
+        hall.room.on_leave(hall.now, id);
+    }
+    hall.pass(500);
+    hall.assert_agreement();
+    let third = join_from(&mut hall, 1, Some(3), ("Ada", Role::Guest)).expect("a place");
+    assert_eq!(name(&hall, third).as_deref(), Some("Ada (3)"), "the page still has its name");
 }
 
 #[test]
@@ -465,7 +498,7 @@ fn a_slow_network_gets_what_it_carries() {
 fn who_is_in_the_rooms_own_program_is_a_member_like_others() {
     let mut hall = Hall::new(&[Role::Guest]);
     let (now, visitor) = (hall.now, Member { role: Role::Guest, name: "here".into(), colour: [9, 8, 7] });
-    let local = hall.room.on_local_join(now, visitor).expect("a place");
+    let local = hall.room.on_local_join(now, visitor, None).expect("a place");
     let remote = hall.members[0].0;
     hall.room.set_body(now, local, &body(3.0)).expect("poses");
     assert!(hall.room.request(now, local, Request::Take { object: OBJECT }));
@@ -516,4 +549,28 @@ fn at_rest_nothing_is_sent_but_signs_of_life_and_answers_to_them() {
         assert!((9..=10).contains(&(messages_after - messages)), "answers to {place}");
         assert!((40..=100).contains(&(bytes_after - bytes)), "{bytes} to {bytes_after} bytes in 10 s");
     }
+}
+
+#[test]
+fn newcomers_stand_where_nobody_stands_who_came_before_them() {
+    let mut hall = Hall::new(&[Role::Guest, Role::Guest, Role::Guest]);
+    let places = [0.0, 5.0, 10.0].map(|x| body(x).head);
+    let chosen = |hall: &Hall, member: usize, head: Option<usize>| {
+        hall.members[member].1.starting_place(&places, head.map(|head| &places[head]))
+    };
+    // All three have the same place at first, and whoever came later makes room.
+    for member in 0..3 {
+        assert_eq!(chosen(&hall, member, None), Some(0), "{member} knows nobody's body");
+        hall.members[member].1.set_body(&body(0.0)).expect("a body");
+    }
+    hall.pass(200);
+    assert_eq!([0, 1, 2].map(|member| chosen(&hall, member, Some(0))), [None, Some(1), Some(1)]);
+    for member in 1..3 {
+        hall.members[member].1.set_body(&body(5.0)).expect("a body");
+    }
+    hall.pass(200);
+    assert_eq!([0, 1, 2].map(|member| chosen(&hall, member, Some(member.min(1)))), [None, None, Some(2)]);
+    hall.members[2].1.set_body(&body(10.0)).expect("a body");
+    hall.pass(200);
+    assert_eq!([0, 1, 2].map(|member| chosen(&hall, member, Some(member))), [None; 3]);
 }

@@ -12,8 +12,8 @@ use nearlight_codec::{CodecError, EncoderConfig, Encoders, Picture, PictureView,
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
 use nearlight_scene::{
-    Application, OpenedSource, PixelFormat, Pixels, PlanesView, RenderRequest, RenderedPicture, START, SceneError,
-    Source, ViewerInput,
+    Application, OpenedSource, PixelFormat, Pixels, PlanesView, RenderRequest, RenderedPicture, SceneError, Source,
+    ViewerInput,
 };
 use nearlight_session::{
     CaptureAlignment, CaptureDecision, CaptureFacts, CaptureSchedule, FrameSkipper, ReceivedInput, UNKNOWN_TO_DISPLAY,
@@ -346,7 +346,7 @@ impl RenderLoop {
     }
 }
 
-/// Forwards what a viewer has sent to the application, which takes nothing from spectators but their names. Returns the newest input, if
+/// Forwards what a viewer has sent to the application, which takes nothing from spectators but their names and keys. Returns the newest input, if
 /// any, and when it arrived.
 pub(crate) fn forward_to_application(
     application: &mut dyn Application,
@@ -366,6 +366,7 @@ pub(crate) fn forward_to_application(
     for to_application in exchange.application.take_client_data() {
         match to_application {
             ToApplication::Name(name) => application.on_name(now, viewer, name),
+            ToApplication::SeatKey(key) => application.on_seat_key(now, viewer, key),
             _ if !acts => {}
             ToApplication::Message(message) => application.on_message(now, viewer, message),
             ToApplication::ClipboardAnnounced => application.on_clipboard_announced(now, viewer),
@@ -408,7 +409,7 @@ fn draw(
     let render_started_at = clock.now();
     let display_at = render_started_at + target.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
     let wanted = (target.display, format.views_for(target.display));
-    let views = views_at(&viewer.views, &viewer.predictor, wanted, size, display_at);
+    let views = views_at((&viewer.views, viewer.exchange.input.head()), &viewer.predictor, wanted, size, display_at);
     let id = viewer.exchange.stream.take_frame_id();
     let request =
         RenderRequest { viewer: viewer.exchange.viewer, views: &views, width: size.width, height: size.height };
@@ -439,9 +440,9 @@ fn draw(
     Ok(decision.into())
 }
 
-/// Returns the views to draw for a display, as [`Predictor::views_for`] predicts them.
+/// Returns the views to draw for a display, as [`Predictor::views_for`] predicts them. Before the first sample they are those of `head`.
 pub(crate) fn views_at(
-    sampled: &[View],
+    (sampled, head): (&[View], Pose),
     predictor: &Predictor,
     (display, wanted): (DisplayKind, u8),
     size: Size,
@@ -453,7 +454,7 @@ pub(crate) fn views_at(
     }
     // Either the display has changed and its first sample has not arrived yet, or there has been no sample at all. A screen in stereo never
     // sends two views.
-    let pose = sampled.first().map_or(START, |view| view.pose);
+    let pose = sampled.first().map_or(head, |view| view.pose);
     let aspect = f32::from(size.width) / wanted as f32 / f32::from(size.height);
     let view = View { pose, fov: Fov::symmetric(1.2, aspect) };
     match (display, sampled.first()) {

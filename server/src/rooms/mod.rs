@@ -183,6 +183,11 @@ impl Rooms {
         Self { max_members, admission, open, world, fleet, next_connection: AtomicU32::new(1) }
     }
 
+    /// Returns the heads of the members of the demonstration's world, as far as it is a room.
+    pub(crate) fn world_heads(&self) -> Vec<Pose> {
+        self.world.as_ref().map(|world| world.lock().heads().collect()).unwrap_or_default()
+    }
+
     /// Returns whether other servers share the same rooms.
     fn is_shared(&self) -> bool {
         self.fleet.is_some()

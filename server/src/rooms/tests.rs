@@ -149,7 +149,7 @@ async fn a_client_that_is_rendered_for_and_a_member_see_each_other_and_hand_a_ba
     until(&mut client, &mut visitor, "the visitor sees the client", |visitor| others(visitor).len() == 1).await;
     let viewer = others(&visitor)[0];
     let name = visitor.replica.state().member(viewer).map(|member| member.name.as_str());
-    assert_eq!(name, Some("Ada"), "as its hello says");
+    assert_eq!(name, Some("Ada (2)"), "as its hello says, and told apart from the other");
     let head = visitor.replica.seen(viewer).expect("seen").avatar.head;
     assert_eq!(head.position.map(f32::to_bits), START.position.map(f32::to_bits));
     // The left button takes what the view points at.

@@ -11,7 +11,7 @@ use nearlight_session::{EncoderTarget, FrameProducer, MediaTarget, ReceivedInput
 use nearlight_units::Time;
 use nearlight_wire::{
     Base64, ClipboardChunks, ClipboardText, DisplayKind, FrameReport, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS,
-    MAX_RELIABLE_MESSAGE_BYTES, RateStatus, RecoveryPolicy, SOUND_RATE, ServerMessage, SoundDescription,
+    MAX_RELIABLE_MESSAGE_BYTES, Pose, RateStatus, RecoveryPolicy, SOUND_RATE, ServerMessage, SoundDescription,
     StreamDescription, UserRole, Welcome,
 };
 use tokio::sync::mpsc;
@@ -156,7 +156,7 @@ impl SessionCommon {
             ToApplication::Name(name) => (name.len(), MAX_NAME_BYTES),
             ToApplication::Message(message) => (message.data.len(), MAX_RELIABLE_MESSAGE_BYTES),
             // Their sender has checked it.
-            ToApplication::ClipboardAnnounced | ToApplication::Clipboard(_) => (0, 0),
+            ToApplication::ClipboardAnnounced | ToApplication::Clipboard(_) | ToApplication::SeatKey(_) => (0, 0),
             ToApplication::Devices(devices) => (devices.gamepads.len().max(devices.controllers.len()), MAX_GAMEPADS),
         };
         if longest.0 > longest.1 {
@@ -241,6 +241,14 @@ impl SessionCommon {
         self.stream.clone()
     }
 
+    /// Returns where the client's user starts, which nobody else takes. Spectators, whom nobody sees, take no place.
+    pub(crate) fn take_place(&self) -> Pose {
+        if !self.exchange.acts() {
+            return START;
+        }
+        self.state.starts.assign(self.state.clock.now(), &self.exchange, self.state.rooms.world_heads())
+    }
+
     pub(crate) fn welcome(&self, sender: &Sender) -> Welcome {
         let names = sender.names();
         Welcome {
@@ -255,7 +263,7 @@ impl SessionCommon {
             clipboard: self.clipboard,
             pacing: self.state.pacing.to_string(),
             max_rate_bps: self.state.bounds.maximum.as_bps(),
-            start: START,
+            start: self.take_place(),
             demonstration: self.state.demonstration,
             role: match self.role {
                 Role::Host => UserRole::Host,

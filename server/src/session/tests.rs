@@ -119,9 +119,9 @@ impl Server {
         let clock = Clock::start();
         let format = Format { size: Size { width: 256, height: 144 }, fps: 30, stereo: false };
         let encoders = Encoders::default();
-        let objects = match &source {
-            OpenedSource::OnDemand(source) => source.objects(),
-            OpenedSource::SelfPaced(_) => None,
+        let (objects, places) = match &source {
+            OpenedSource::OnDemand(source) => (source.objects(), source.starting_places()),
+            OpenedSource::SelfPaced(source) => (None, source.starting_places()),
         };
         let world = objects.map(|objects| Arc::new(SharedRoom::new(clock.now(), &objects).expect("poses")));
         let metrics = Arc::new(Metrics::new());
@@ -151,6 +151,7 @@ impl Server {
             sound: None,
             clipboard: true,
             adapter: "test card".into(),
+            starts: crate::session::starts::StartingPlaces::new(places),
             demonstration: false,
             format,
             codec: CodecKind::Vp8,

@@ -2,7 +2,7 @@
 
 use nearlight_session::{ReceivedInput, ServerEnd};
 use nearlight_units::Time;
-use nearlight_wire::{ClientMessage, ServerMessage};
+use nearlight_wire::{ClientMessage, Pose, ServerMessage};
 
 use crate::session::common::ClientPreferences;
 
@@ -29,6 +29,12 @@ pub(crate) enum CarrierEvent {
 /// The order of calls: one event ([`Carrier::recv`], [`ServerEnd::on_frame`], [`ServerEnd::on_sound`], [`Carrier::send`]), then
 /// [`Carrier::poll_event`] until none, then [`nearlight_session::SessionDriver::step`].
 pub(crate) trait Carrier: ServerEnd + Send {
+    /// Whether the carrier moves the user itself, because its clients send neither a hello nor poses.
+    const MOVES_USER: bool = false;
+
+    /// Places the user that the carrier moves.
+    fn set_start(&mut self, _start: Pose) {}
+
     /// Waits for data from the client or from its signalling, and processes it. Returns the time at which the client was heard, or none if
     /// the data did not come from the client. The error says why the session has ended. The future is cancel-safe.
     fn recv(&mut self) -> impl Future<Output = Result<Option<Time>, String>> + Send;

@@ -61,6 +61,8 @@ pub struct Core {
     /// The application's text for the clipboard, as far as it has arrived.
     copied: ClipboardText,
     user_name: Option<String>,
+    /// The key of the page's seat in rooms.
+    seat: Option<Vec<u8>>,
     /// None over WebRTC, where the offer has proved that the client knows the token.
     pairing: Option<Pairing>,
     speaker: SpeakerDepth,
@@ -96,6 +98,7 @@ impl Core {
             next_pasted: None,
             copied: ClipboardText::default(),
             user_name: None,
+            seat: None,
             pairing: None,
             speaker: SpeakerDepth::default(),
         }
@@ -135,6 +138,11 @@ impl Core {
         self.user_name = Some(name);
     }
 
+    /// The key of the page's seat in rooms, as for [`RoomMember::join`](room::RoomMember::join). Call it before [`Core::hello`].
+    pub fn set_seat(&mut self, key: Vec<u8>) {
+        self.seat = Some(key);
+    }
+
     /// Over WebTransport and a WebSocket the hello proves the token and the welcome must prove it too. `challenge` are the bytes of the
     /// server's own stream, `nonce` 32 random ones, `certificate` the hash that the browser pins, in hexadecimal digits; none where it
     /// relies on its authorities. Throws where these are invalid.
@@ -162,8 +170,9 @@ impl Core {
         let codecs = codecs.into_iter().filter_map(|name| name.parse().ok()).collect();
         let proof = self.pairing.as_ref().map(Pairing::proof);
         let protocol = PROTOCOL_VERSION;
-        let (marker, name) = (true, self.user_name.clone());
-        let hello = Hello { protocol, proof, client, display, codecs, display_hz, sound, clipboard, marker, name };
+        let (marker, name, seat) = (true, self.user_name.clone(), self.seat.clone().map(Base64));
+        let hello =
+            Hello { protocol, proof, client, display, codecs, display_hz, sound, clipboard, marker, name, seat };
         write_control(&ClientMessage::Hello(hello))
     }
 

@@ -185,6 +185,13 @@ impl RoomMember {
         numbers
     }
 
+    /// The number of the starting place that this newcomer takes of `places`, which are poses one after another; none where it stays, as
+    /// nobody stands there who came before it. `head` is where it is, with no numbers if it has no place yet.
+    pub fn starting_place(&self, places: &[f32], head: &[f32]) -> Option<usize> {
+        let places: Vec<Pose> = places.chunks_exact(POSE_NUMBERS).filter_map(pose).collect();
+        self.replica.starting_place(&places, pose(head).as_ref())
+    }
+
     /// All objects: `OBJECT_COLUMNS` and a pose for each.
     pub fn objects(&self) -> Vec<f32> {
         let objects = self.replica.state().objects();

@@ -154,6 +154,14 @@ export class Membership implements LineOut {
     });
   }
 
+  /** The place that this newcomer takes, or null where it stays: nobody stands at `head` who came before it. Null: it has no place yet. */
+  startingPlace(places: readonly Pose[], head: Pose | null): Pose | null {
+    if (this.#ended) return null;
+    const numbers = new Float32Array(places.flatMap((place) => [...place.position, ...place.orientation]));
+    const number = this.#member.starting_place(numbers, head ? poseNumbers(head) : new Float32Array());
+    return number === undefined ? null : (places[number] ?? null);
+  }
+
   setBody(head: Pose, hands: { left?: Pose | null; right?: Pose | null } = {}): void {
     const numbers = (pose: Pose | null | undefined): Float32Array => (pose ? poseNumbers(pose) : new Float32Array());
     if (!this.#ended) this.#member.set_body(poseNumbers(head), numbers(hands.left), numbers(hands.right));

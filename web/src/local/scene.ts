@@ -52,6 +52,8 @@ export interface Picture {
 }
 
 export class LocalScene {
+  /** Where users start, in the order in which they take the places. */
+  readonly places: readonly Pose[];
   readonly #renderer: WebGLRenderer;
   readonly #scene = new Scene();
   readonly #camera = new PerspectiveCamera(VERTICAL_FOV_DEGREES, 16 / 9, NEAR_PLANE, FAR_PLANE);
@@ -68,7 +70,8 @@ export class LocalScene {
     // Without a graphics card smooth edges take several times as long.
     this.#renderer = new WebGLRenderer({ canvas, antialias: webGl2Support() === "accelerated" });
     this.#scene.add(world.scene, this.#crowd.group);
-    const light = world.scene.userData as Partial<Light>;
+    const { places, ...light } = world.scene.userData as Partial<Light> & { places?: Pose[] };
+    this.places = places ?? [];
     this.#light(light);
     world.scene.traverse((node) => {
       const { object } = node.userData as { object?: number };

@@ -3,9 +3,11 @@
 mod adapter;
 mod conversion;
 mod eye;
+mod lettering;
 mod pipelines;
 mod planes;
 mod stage;
+mod tags;
 mod target;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +23,7 @@ use eye::Eye;
 use pipelines::{INSTANCE_BYTES, Pipelines, SPRITE_BYTES};
 use planes::PlanesPass;
 use stage::{SceneResources, SceneTextures};
+use tags::Tags;
 use target::Target;
 
 pub use adapter::{AdapterSummary, Backend, list_adapters};
@@ -55,6 +58,7 @@ pub struct Renderer {
     eye_group: wgpu::BindGroup,
     instances: GrowableBuffer,
     sprites: GrowableBuffer,
+    tags: Tags,
     targets: Vec<Target>,
     failure: Arc<Mutex<Option<String>>>,
 }
@@ -186,6 +190,7 @@ impl Renderer {
         let renderer = Self {
             instances: GrowableBuffer::new(&device, 512 * INSTANCE_BYTES),
             sprites: GrowableBuffer::new(&device, 512 * SPRITE_BYTES),
+            tags: Tags::new(&device, &pipelines),
             summary,
             targets: Vec::new(),
             device,
@@ -282,7 +287,7 @@ impl Renderer {
         Ok(drawn)
     }
 
-    /// Uploads the visible instances and sprites to the adapter. Returns the runs of each model and the number of sprites.
+    /// Uploads the visible instances, sprites and names to the adapter. Returns the runs of each model and the numbers of sprites and names.
     fn upload(&mut self, show: &Show, eyes: &[Eye]) -> InstanceRuns {
         let seen = |instance: &&Instance| eyes.iter().any(|eye| eye.sees(instance.position(), instance.reach));
         let mut instances: Vec<&Instance> = show.instances.iter().filter(seen).collect();
@@ -303,7 +308,8 @@ impl Renderer {
             write_sprite(sprite, &mut spots);
         }
         self.sprites.write(&self.device, &self.queue, &spots);
-        InstanceRuns { models, sprites: (spots.len() as u64 / SPRITE_BYTES) as u32 }
+        let tags = self.tags.upload(&self.device, &self.queue, &show.tags, eyes);
+        InstanceRuns { models, sprites: (spots.len() as u64 / SPRITE_BYTES) as u32, tags }
     }
 
     fn encode(
@@ -344,6 +350,14 @@ impl Renderer {
                 pass.set_vertex_buffer(0, self.sprites.buffer.slice(..));
                 pass.draw(0..4, 0..runs.sprites);
                 drawn.triangles += 2 * runs.sprites as usize;
+                drawn.draws += 1;
+            }
+            if runs.tags > 0 {
+                pass.set_pipeline(&self.pipelines.tag);
+                pass.set_bind_group(1, &self.tags.group, &[]);
+                pass.set_vertex_buffer(0, self.tags.instances.buffer.slice(..));
+                pass.draw(0..4, 0..runs.tags);
+                drawn.triangles += 2 * runs.tags as usize;
                 drawn.draws += 1;
             }
         }
@@ -393,6 +407,7 @@ struct InstanceRuns {
     /// Model, first byte in the instance buffer, number of instances.
     models: Vec<(crate::world::Model, u64, u32)>,
     sprites: u32,
+    tags: u32,
 }
 
 fn note(failure: &Mutex<Option<String>>, message: String) {

@@ -10,6 +10,9 @@ pub const INSTANCE_BYTES: u64 = 80;
 /// Bytes of a sprite in its buffer.
 pub const SPRITE_BYTES: u64 = 36;
 
+/// Bytes of a name tag in its buffer: four floats of the place, four of the colour and width, three of layer and shape.
+pub const TAG_BYTES: u64 = 44;
+
 pub struct Pipelines {
     pub still: wgpu::RenderPipeline,
     pub moving: wgpu::RenderPipeline,
@@ -17,6 +20,7 @@ pub struct Pipelines {
     pub picture: wgpu::RenderPipeline,
     pub sky: wgpu::RenderPipeline,
     pub sprite: wgpu::RenderPipeline,
+    pub tag: wgpu::RenderPipeline,
     pub eye_layout: wgpu::BindGroupLayout,
     pub texture_layout: wgpu::BindGroupLayout,
 }
@@ -27,6 +31,8 @@ const INSTANCE: [wgpu::VertexAttribute; 5] =
     wgpu::vertex_attr_array![4 => Float32x4, 5 => Float32x4, 6 => Float32x4, 7 => Float32x4, 8 => Float32x4];
 const SPRITE: [wgpu::VertexAttribute; 3] = wgpu::vertex_attr_array![0 => Float32x4, 1 => Float32x4, 2 => Float32];
 
+const TAG: [wgpu::VertexAttribute; 3] = wgpu::vertex_attr_array![0 => Float32x4, 1 => Float32x4, 2 => Float32x3];
+
 const fn layout(
     stride: u64,
     step_mode: wgpu::VertexStepMode,
@@ -35,6 +41,7 @@ const fn layout(
     wgpu::VertexBufferLayout { array_stride: stride, step_mode, attributes }
 }
 
+#[derive(Clone, Copy)]
 struct PipelineRecipe<'a> {
     vertex: &'a str,
     fragment: &'a str,
@@ -65,6 +72,7 @@ impl Pipelines {
         let still = [Some(layout(Vertex::BYTES as u64, wgpu::VertexStepMode::Vertex, &VERTEX))];
         let moving = [still[0].clone(), Some(layout(INSTANCE_BYTES, wgpu::VertexStepMode::Instance, &INSTANCE))];
         let sprites = [Some(layout(SPRITE_BYTES, wgpu::VertexStepMode::Instance, &SPRITE))];
+        let tags = [Some(layout(TAG_BYTES, wgpu::VertexStepMode::Instance, &TAG))];
         let solid = PipelineRecipe {
             vertex: "still",
             fragment: "still_layers",
@@ -79,6 +87,8 @@ impl Pipelines {
             dst_factor: wgpu::BlendFactor::OneMinusSrcAlpha,
             operation: wgpu::BlendOperation::Add,
         };
+        let blend = Some(wgpu::BlendState { color: soft, alpha: soft });
+        let blended = PipelineRecipe { strip: true, cull: false, blend, depth_write: false, ..solid };
         Self {
             still: build(device, &shader, &textured, &solid),
             moving: build(
@@ -99,15 +109,13 @@ impl Pipelines {
                 device,
                 &shader,
                 &plain,
-                &PipelineRecipe {
-                    vertex: "sprite",
-                    fragment: "soft",
-                    buffers: &sprites,
-                    strip: true,
-                    cull: false,
-                    blend: Some(wgpu::BlendState { color: soft, alpha: soft }),
-                    depth_write: false,
-                },
+                &PipelineRecipe { vertex: "sprite", fragment: "soft", buffers: &sprites, ..blended },
+            ),
+            tag: build(
+                device,
+                &shader,
+                &textured,
+                &PipelineRecipe { vertex: "tag", fragment: "name", buffers: &tags, ..blended },
             ),
             eye_layout,
             texture_layout,

@@ -187,3 +187,44 @@ fn soft(in: Spot) -> @location(0) vec4<f32> {
     let inside = max(1.0 - dot(in.corner, in.corner), 0.0);
     return in.colour * (inside * inside);
 }
+
+struct Tag {
+    @builtin(position) clip: vec4<f32>,
+    @location(0) uv: vec2<f32>,
+    @location(1) colour: vec3<f32>,
+    @location(2) @interpolate(flat) layer: i32,
+}
+
+// A name: it stands on its place, faces the viewer upright, and is never smaller than a share of its distance.
+@vertex
+fn tag(
+    @builtin(vertex_index) index: u32,
+    // The place, and half of the height in metres.
+    @location(0) place: vec4<f32>,
+    // The colour, and the share of the layer's width.
+    @location(1) colour: vec4<f32>,
+    // Layer, width by height, smallest half of the height by the distance.
+    @location(2) look: vec3<f32>,
+) -> Tag {
+    let corner = vec2(select(-1.0, 1.0, (index & 1u) == 1u), select(-1.0, 1.0, index > 1u));
+    let away = place.xyz - eye.position.xyz;
+    let across = vec3(-away.z, 0.0, away.x);
+    // Nothing is upright for a viewer who looks straight up or down at it.
+    let right = normalize(select(eye.right.xyz, across, length(across) > 0.05 * length(away)));
+    let up = normalize(cross(right, away));
+    let half = max(place.w, look.z * length(away));
+    var out: Tag;
+    out.clip = eye.clip * vec4(place.xyz + right * (corner.x * look.y * half) + up * ((corner.y + 1.0) * half), 1.0);
+    out.uv = vec2((corner.x * 0.5 + 0.5) * colour.w, 0.5 - corner.y * 0.5);
+    out.colour = colour.rgb;
+    out.layer = i32(look.x + 0.5);
+    return out;
+}
+
+// The colours of pages that draw names themselves.
+@fragment
+fn name(in: Tag) -> @location(0) vec4<f32> {
+    let covered = textureSample(layers, smooth_sampler, in.uv, in.layer).rg;
+    let pill = covered.r * 0.78 * (1.0 - covered.g);
+    return vec4(vec3(0.035, 0.051, 0.086) * pill + in.colour * covered.g, pill + covered.g);
+}

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// The extensions that are read. Compressed data is decoded by [`super::compression`].
-const READ: [&str; 8] = [
+const READ: [&str; 9] = [
     DRACO,
     MESHOPT[0],
     MESHOPT[1],
@@ -12,6 +12,7 @@ const READ: [&str; 8] = [
     "KHR_materials_unlit",
     "KHR_texture_transform",
     WEBP,
+    BASIS,
 ];
 pub const DRACO: &str = "KHR_draco_mesh_compression";
 /// The names under which compressed buffer views are known; the content is the same.
@@ -30,13 +31,11 @@ pub fn check(root: &Value) -> Result<Vec<String>, String> {
     };
     let required = names("extensionsRequired");
     if !required.is_empty() {
-        let advice = if required.contains(&BASIS) {
-            "convert its KTX2 textures to PNG, JPEG or WebP"
-        } else {
-            "export it without"
-        };
         let many = if required.len() == 1 { "the extension" } else { "the extensions" };
-        return Err(format!("it requires {many} {}, which Nearlight does not read: {advice}", required.join(", ")));
+        return Err(format!(
+            "it requires {many} {}, which Nearlight does not read: export it without",
+            required.join(", ")
+        ));
     }
     Ok(names("extensionsUsed").into_iter().map(|name| format!("the extension {name}")).collect())
 }
@@ -104,6 +103,11 @@ pub fn simplify(root: &mut Value) {
         let source = texture["extensions"][WEBP]["source"].clone();
         if source.is_u64() {
             texture["source"] = source;
+        }
+        // Another source is for clients that do not read this one, and is easier to decode.
+        let basis = texture["extensions"][BASIS]["source"].clone();
+        if basis.is_u64() && !texture["source"].is_u64() {
+            texture["source"] = basis;
         }
     }
     for node in items_mut(root, "nodes").iter_mut().filter_map(Value::as_object_mut) {

@@ -1,10 +1,12 @@
-//! Pictures of a scene: PNG, JPEG and WebP.
+//! Pictures of a scene: PNG, JPEG, WebP, and KTX2 with Basis Universal.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
 use gltf::Document;
+use image::DynamicImage;
 
+use super::basis;
 use super::files::Files;
 use crate::plaza::texture::Image;
 
@@ -14,8 +16,6 @@ const MAX_TEXTURE_SIDE: u32 = 1024;
 const MAX_TEXTURE_PIXELS: usize = 128 << 20;
 /// Bytes of a decoded picture before scaling: 8192x8192 with three channels. A file of half a megabyte can contain more.
 const MAX_PICTURE_BYTES: u64 = 200 << 20;
-/// The first bytes of a KTX2 file (section 3.1 of its specification).
-const KTX2: &[u8] = b"\xABKTX 20\xBB\r\n\x1A\n";
 
 /// Returns a white pixel for plain surfaces, then every picture of the file. Those that are not `used` are white pixels as well.
 pub fn load(
@@ -54,15 +54,26 @@ pub fn load(
 
 /// Decodes a file into an opaque texture, scaled down if necessary.
 fn decode(bytes: &[u8]) -> Result<Image, String> {
-    if bytes.starts_with(KTX2) {
-        return Err("it is a KTX2 file; PNG, JPEG and WebP are read".into());
-    }
+    let picture = if basis::is_ktx2(bytes) {
+        basis::decode(bytes, MAX_TEXTURE_SIDE, MAX_PICTURE_BYTES)?.into()
+    } else {
+        decode_common(bytes)?
+    };
+    Ok(scaled(picture))
+}
+
+/// Decodes a PNG, JPEG or WebP file.
+fn decode_common(bytes: &[u8]) -> Result<DynamicImage, String> {
     let opened = image::ImageReader::new(Cursor::new(bytes)).with_guessed_format();
     let mut reader = opened.map_err(|error| error.to_string())?;
     let mut limits = image::Limits::no_limits();
     limits.max_alloc = Some(MAX_PICTURE_BYTES);
     reader.limits(limits);
-    let mut picture = reader.decode().map_err(|error| error.to_string())?;
+    reader.decode().map_err(|error| error.to_string())
+}
+
+/// Returns an opaque texture, scaled down if necessary.
+fn scaled(mut picture: DynamicImage) -> Image {
     let (mut width, mut height) = (picture.width(), picture.height());
     while width.max(height) > MAX_TEXTURE_SIDE {
         (width, height) = ((width / 2).max(1), (height / 2).max(1));
@@ -73,5 +84,5 @@ fn decode(bytes: &[u8]) -> Result<Image, String> {
     }
     let mut rgba = picture.into_rgba8().into_raw();
     rgba.iter_mut().skip(3).step_by(4).for_each(|alpha| *alpha = 255);
-    Ok(Image { width, height, rgba })
+    Image { width, height, rgba }
 }

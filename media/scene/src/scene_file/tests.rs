@@ -418,7 +418,7 @@ fn a_scene_with_files_beside_it_is_read_from_its_own_folder_only() {
 
 #[test]
 fn an_extension_that_a_file_requires_is_named_and_valid_files_are_not_called_damaged() {
-    for (name, advice) in [("KHR_texture_basisu", "KTX2"), ("EXT_unheard_of", "export it without")] {
+    for (name, advice) in [("KHR_unheard_of", "export it without"), ("EXT_unheard_of", "export it without")] {
         let (mut root, blob) = parts();
         root["extensionsUsed"] = json!([name, "KHR_mesh_quantization"]);
         root["extensionsRequired"] = json!([name, "KHR_mesh_quantization"]);
@@ -486,12 +486,31 @@ fn a_webp_texture_is_drawn_and_a_texture_in_an_unknown_format_is_listed() {
     let scene = parse_alone(&file(&root, &blob)).expect("a scene");
     assert_eq!(scene.chunks.last().map(|chunk| chunk.surface), Some(Surface::Picture(1)));
     assert_eq!(scene.pictures[1].rgba, [10, 200, 30, 255, 10, 200, 30, 255]);
-    root["textures"] = json!([{ "extensions": { "KHR_texture_basisu": { "source": 0 } } }]);
-    root["extensionsUsed"] = json!(["KHR_texture_basisu"]);
+    root["textures"] = json!([{ "extensions": { "EXT_texture_unheard_of": { "source": 0 } } }]);
+    root["extensionsUsed"] = json!(["EXT_texture_unheard_of"]);
     root["extensionsRequired"] = json!([]);
     let scene = parse(&file(&root, &blob), &mut Files::none()).expect("a scene");
-    let expected = ["the extension KHR_texture_basisu", "textures in a format that is not read (1)"];
+    let expected = ["the extension EXT_texture_unheard_of", "textures in a format that is not read (1)"];
     assert_eq!(scene.undrawn, expected);
+}
+
+#[test]
+fn a_basis_universal_texture_is_drawn_and_a_damaged_one_is_named() {
+    let (mut root, blob) = parts();
+    let picture = super::basis::tests::file(0);
+    let image = |bytes: &[u8]| json!([{ "uri": format!("data:image/ktx2;base64,{}", STANDARD.encode(bytes)) }]);
+    root["images"] = image(&picture);
+    root["textures"] = json!([{ "extensions": { "KHR_texture_basisu": { "source": 0 } } }]);
+    root["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"] = json!({ "index": 0 });
+    root["extensionsRequired"] = json!(["KHR_texture_basisu"]);
+    root["extensionsUsed"] = json!(["KHR_texture_basisu"]);
+    let scene = parse_alone(&file(&root, &blob)).expect("a scene");
+    assert_eq!(scene.chunks.last().map(|chunk| chunk.surface), Some(Surface::Picture(1)));
+    assert_eq!((scene.pictures[1].width, scene.pictures[1].height), (32, 32));
+    assert!(scene.pictures[1].rgba[0].abs_diff(200) < 12 && scene.pictures[1].rgba[3] == 255);
+    root["images"] = image(&picture[..300]);
+    let refused = parse_alone(&file(&root, &blob)).expect_err("it is damaged");
+    assert!(refused.contains("its picture 0 cannot be decoded: it is damaged"), "{refused}");
 }
 
 #[test]

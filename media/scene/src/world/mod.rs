@@ -9,6 +9,7 @@ mod show;
 mod voice;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use glam::{Quat, Vec3};
 use nearlight_rooms::{MemberId, ObjectId};
@@ -23,7 +24,7 @@ use controls::Controls;
 use people::People;
 use shared::{CarriedObject, Person, RoomRequest, thrown_ball};
 
-pub use show::{Instance, Model, Show, Sprite};
+pub use show::{Instance, Model, Show, Sprite, Tag};
 
 /// Thrown balls in the world at a time. A new one replaces the oldest.
 const MAX_THROWN: usize = 16;
@@ -145,6 +146,8 @@ pub struct World {
     outputs: VecDeque<(Viewer, Output)>,
     /// The viewers' ids as members of the room.
     members: BTreeMap<Viewer, MemberId>,
+    /// The viewers' names in the room.
+    names: BTreeMap<Viewer, Arc<str>>,
     /// The other members of the room.
     others: BTreeMap<MemberId, Person>,
     /// The objects that they hold.
@@ -171,6 +174,7 @@ impl World {
             cursors: BTreeMap::new(),
             outputs: VecDeque::new(),
             members: BTreeMap::new(),
+            names: BTreeMap::new(),
             others: BTreeMap::new(),
             carried: BTreeMap::new(),
             room_requests: Vec::new(),

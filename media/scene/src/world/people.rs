@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use nearlight_rooms::{MAX_VOICE_BYTES, MemberId, Revision, Room, RoomState};
+use nearlight_rooms::{MAX_VOICE_BYTES, MemberId, Revision, Room, RoomState, SeatKey};
 use nearlight_units::{Span, Time};
 use nearlight_wire::ApplicationMessage;
 use serde_json::json;
@@ -30,6 +30,8 @@ const LIST_INTERVAL: Span = Span::from_millis(250);
 pub(super) struct People {
     /// The names of viewers that have chosen one.
     names: BTreeMap<Viewer, String>,
+    /// The keys of pages that may be in the room twice.
+    seat_keys: BTreeMap<Viewer, SeatKey>,
     spectators: BTreeSet<Viewer>,
     said: VecDeque<(Viewer, u32, Vec<u8>)>,
     /// The subscribed viewers, and the list that was last sent to each.
@@ -61,6 +63,10 @@ impl People {
         self.names.get(&viewer).cloned().unwrap_or_else(|| format!("Visitor {}", viewer.0))
     }
 
+    pub(super) fn seat_key(&self, viewer: Viewer) -> Option<SeatKey> {
+        self.seat_keys.get(&viewer).copied()
+    }
+
     pub(super) const fn spectators(&self) -> &BTreeSet<Viewer> {
         &self.spectators
     }
@@ -68,6 +74,7 @@ impl People {
     pub(super) fn on_viewer_left(&mut self, viewer: Viewer) {
         self.spectators.remove(&viewer);
         self.names.remove(&viewer);
+        self.seat_keys.remove(&viewer);
         self.told.remove(&viewer);
     }
 }
@@ -76,6 +83,11 @@ impl World {
     /// Sets the viewer's name, which is used when the viewer becomes a member of the room.
     pub fn on_name(&mut self, viewer: Viewer, name: String) {
         self.people.names.insert(viewer, name);
+    }
+
+    /// Sets the key of the viewer's page, which is used at the same time.
+    pub fn on_seat_key(&mut self, viewer: Viewer, key: SeatKey) {
+        self.people.seat_keys.insert(viewer, key);
     }
 
     pub fn on_message(&mut self, viewer: Viewer, message: &ApplicationMessage) {
@@ -191,7 +203,7 @@ mod tests {
         assert_eq!((to, &bytes[1..9], &bytes[21..]), (ada, &[0, 0, 0, 1, 0, 0, 0, 5][..], &b"opus"[..]));
         // A local member replaces it, because bodies of remote members arrive only in their messages.
         let bo = nearlight_rooms::Member { role: Role::Guest, name: "Bo".into(), colour: [0; 3] };
-        let bo = room.on_local_join(Time::from_secs(3), bo).expect("a place");
+        let bo = room.on_local_join(Time::from_secs(3), bo, None).expect("a place");
         room.set_body(Time::from_secs(3), bo, &nearlight_rooms::Avatar { head, ..Default::default() }).expect("a pose");
         room.on_voice(Time::from_secs(3), bo, 9, b"other");
         world.exchange(Time::from_secs(4), &mut room);

@@ -3,6 +3,8 @@
 //! The room decides who holds which object. The world moves objects that are free or that its own viewers hold. Remote members move the
 //! objects that they hold.
 
+use std::sync::Arc;
+
 use glam::{Quat, Vec3};
 use nearlight_rooms::{Avatar, Member, MemberId, ObjectId, Request, Role, Room};
 use nearlight_units::Time;
@@ -30,6 +32,7 @@ const MIN_FACING_COSINE: f32 = 0.82;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Person {
     pub presence: Presence,
+    pub name: Arc<str>,
     /// Display colour, 0 to 1.
     pub colour: Vec3,
 }
@@ -102,7 +105,7 @@ impl World {
                 let colour = (viewer_colour(viewer) * 255.0).round().to_array().map(|channel| channel as u8);
                 let member = Member { role, name: self.people.name(viewer), colour };
                 // If the room is full, others do not see the viewer until somebody has left.
-                let Ok(member) = room.on_local_join(now, member) else { continue };
+                let Ok(member) = room.on_local_join(now, member, self.people.seat_key(viewer)) else { continue };
                 self.members.insert(viewer, member);
                 if role == Role::Spectator {
                     // A spectator cannot request to hear others.
@@ -120,9 +123,13 @@ impl World {
         self.others = others
             .filter_map(|(id, member)| {
                 let colour = Vec3::from(member.colour.map(|channel| f32::from(channel) / 255.0));
-                Some((id, Person { presence: presence(&room.body(id)?), colour }))
+                let name = Arc::from(member.name.as_str());
+                Some((id, Person { presence: presence(&room.body(id)?), name, colour }))
             })
             .collect();
+        let named =
+            |(viewer, id): (&Viewer, &MemberId)| Some((*viewer, Arc::from(room.state().member(*id)?.name.as_str())));
+        self.names = self.members.iter().filter_map(named).collect();
     }
 
     /// Reports to the room what viewers have taken, released and handed over.

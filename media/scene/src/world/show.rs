@@ -1,5 +1,7 @@
 //! The moving part of the world that is drawn for one viewer: instances of models, and sprites.
 
+use std::sync::Arc;
+
 use glam::{Affine3A, Quat, Vec3, Vec4};
 
 use nearlight_rooms::ObjectId;
@@ -127,11 +129,30 @@ pub struct Sprite {
     pub colour: Vec4,
 }
 
+/// The name above a member of the room.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tag {
+    pub name: Arc<str>,
+    /// The middle of the tag's lower edge.
+    pub place: Vec3,
+    /// Display colour, 0 to 1.
+    pub colour: Vec3,
+}
+
+/// Distance of a tag's lower edge above the middle of the head, in metres.
+const TAG_OFFSET: f32 = 0.25;
+
 /// Everything that moves, ready to be drawn.
 #[derive(Clone, Debug, Default)]
 pub struct Show {
     pub instances: Vec<Instance>,
     pub sprites: Vec<Sprite>,
+    pub tags: Vec<Tag>,
+}
+
+fn tag(name: &Arc<str>, colour: Vec3, presence: &Presence) -> Tag {
+    let place = Vec3::from(presence.head.position) + Vec3::Y * TAG_OFFSET;
+    Tag { name: Arc::clone(name), place, colour }
 }
 
 impl World {
@@ -148,9 +169,12 @@ impl World {
         }
         for (other, presence) in self.viewers.iter().filter(|(other, _)| **other != viewer) {
             self.avatar(viewer_colour(*other), presence, &mut show);
+            // Viewers have their names from the room, which makes them unique.
+            show.tags.extend(self.names.get(other).map(|name| tag(name, viewer_colour(*other), presence)));
         }
         for person in self.others.values() {
             self.avatar(person.colour, &person.presence, &mut show);
+            show.tags.push(tag(&person.name, person.colour, &person.presence));
         }
         for pulse in &self.pulses {
             let share = (self.now.saturating_since(pulse.at).as_secs_f64() / PULSE_DURATION.as_secs_f64()) as f32;

@@ -13,10 +13,10 @@ use nearlight_scene::{
 use nearlight_units::Time;
 use nearlight_wire::{CursorShape, Fov, Hand, HandJoints, HapticsTarget, InputEvent, JOINTS, Joint, Key, Pose, View};
 
-const ME: Viewer = Viewer(1);
+pub const ME: Viewer = Viewer(1);
 
 /// Opens the plaza. The clock stands still, so that the first of two equal adapters is chosen.
-fn plaza() -> WorldSource {
+pub fn plaza() -> WorldSource {
     let backend = Backend::default().or_environment().expect("a known backend");
     WorldSource::plaza(backend, Conversion::Processor, &|| Time::ZERO)
         .expect("a graphics adapter; install Mesa's software renderer (apt install mesa-vulkan-drivers libegl1)")
@@ -66,13 +66,23 @@ fn options() -> OpenOptions<'static> {
     OpenOptions { backend, conversion, size: (320, 180), fps: 30, clock: &|| Time::ZERO }
 }
 
-fn view(pose: Pose) -> View {
+pub fn view(pose: Pose) -> View {
     View { pose, fov: Fov::symmetric(1.05, 16.0 / 9.0) }
 }
 
 /// Renders a picture and returns its pixels without padding.
-fn picture(source: &mut dyn Source, views: &[View], (width, height): (u16, u16)) -> Vec<[u8; 4]> {
-    let request = RenderRequest { viewer: ME, views, width, height };
+pub fn picture(source: &mut dyn Source, views: &[View], size: (u16, u16)) -> Vec<[u8; 4]> {
+    picture_for(ME, source, views, size)
+}
+
+/// Renders a viewer's picture and returns its pixels without padding.
+pub fn picture_for(
+    viewer: Viewer,
+    source: &mut dyn Source,
+    views: &[View],
+    (width, height): (u16, u16),
+) -> Vec<[u8; 4]> {
+    let request = RenderRequest { viewer, views, width, height };
     let mut pixels = Vec::new();
     let take = &mut |rendered: RenderedPicture<'_>| {
         let RenderedPicture::Pixels(lent) = rendered else { panic!("pixels were wanted") };
@@ -88,7 +98,7 @@ fn picture(source: &mut dyn Source, views: &[View], (width, height): (u16, u16))
 }
 
 /// Returns the number of pixels whose colours differ clearly.
-fn different(a: &[[u8; 4]], b: &[[u8; 4]]) -> usize {
+pub fn different(a: &[[u8; 4]], b: &[[u8; 4]]) -> usize {
     let clearly = |(a, b): &(&[u8; 4], &[u8; 4])| a.iter().zip(b.iter()).any(|(a, b)| a.abs_diff(*b) > 12);
     a.iter().zip(b).filter(clearly).count()
 }

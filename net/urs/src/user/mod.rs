@@ -93,6 +93,11 @@ impl User {
         }
     }
 
+    /// Moves the user's head.
+    pub fn set_head(&mut self, head: Pose) {
+        self.camera = Camera::at(head);
+    }
+
     /// Sets the size of the picture from now on.
     pub fn set_picture(&mut self, now: Time, picture: (u16, u16)) {
         self.picture = picture;

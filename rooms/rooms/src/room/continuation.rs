@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use nearlight_units::Time;
 
-use super::{Room, RoomConfig};
+use super::{Room, RoomConfig, Seat};
 use crate::delivery::Subject;
 use crate::message::{MAX_MEMBERS, MAX_OBJECTS, MessageError, SavedRoom, SavedSeat, SeatKey, SubjectId};
 use crate::pose::Sample;
@@ -59,10 +59,12 @@ impl Room {
         address: Option<IpAddr>,
         permitted: Role,
     ) -> Option<MemberId> {
-        let place = self.seats.iter().position(|seat| seat.as_ref().is_some_and(|seat| seat.key == Some(key)))?;
+        let has_key = |seat: &Seat| seat.key == Some(key) && !seat.local;
+        let place = self.seats.iter().position(|seat| seat.as_deref().is_some_and(has_key))?;
         let mut seat = self.seats[place].take()?;
         let mut fresh = self.new_seat(now, seat.id, false);
         fresh.delivery.adopt_numbers();
+        fresh.delivery.twins = std::mem::take(&mut seat.delivery.twins);
         (seat.delivery, seat.clock, seat.heard_at) = (fresh.delivery, None, now);
         (seat.poses_due, seat.adopts_commands, seat.address) = (false, true, address);
         let (id, former) = (seat.id, seat.permitted);

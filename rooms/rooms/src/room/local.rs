@@ -4,15 +4,17 @@ use nearlight_units::Time;
 use nearlight_wire::Pose;
 
 use super::{JoinError, Room};
+use crate::message::SeatKey;
 use crate::pose::{Avatar, NotAPose, QuantisedPose, Sample};
 use crate::replica::Request;
 use crate::state::{Cause, Member, MemberId, ObjectId};
 
 impl Room {
     /// Adds a local member. It acts by [`Room::set_body`] and [`Room::request`], and reads the room directly. It stays until
-    /// [`Room::on_leave`], or until a host removes it.
-    pub fn on_local_join(&mut self, now: Time, member: Member) -> Result<MemberId, JoinError> {
-        self.admit(now, member, true)
+    /// [`Room::on_leave`], or until a host removes it. `key` is that of its page, by which the page keeps its name while it is in the room
+    /// a second time; it claims no seat.
+    pub fn on_local_join(&mut self, now: Time, member: Member, key: Option<SeatKey>) -> Result<MemberId, JoinError> {
+        self.admit(now, member, key, true)
     }
 
     /// Sets the body of a local member. It has no effect for other members and for spectators.
@@ -51,6 +53,11 @@ impl Room {
     pub fn body(&self, member: MemberId) -> Option<Avatar> {
         let place = self.objects.len() + self.places.get(&member)?;
         self.newest(place).map(Sample::avatar)
+    }
+
+    /// Returns the heads of all members that have a body.
+    pub fn heads(&self) -> impl Iterator<Item = Pose> {
+        self.places.keys().filter_map(|member| Some(self.body(*member)?.head))
     }
 
     /// Returns the pose of an object.

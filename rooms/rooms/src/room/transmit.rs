@@ -3,7 +3,9 @@
 use nearlight_units::{Bytes, Span, Time};
 
 use super::{INTEREST_INTERVAL, Room, RoomConfig};
-use crate::message::{EndReason, MAX_CHANGES, MAX_MESSAGE_BYTES, Receipt, Snapshot, write_changes_head, write_goodbye};
+use crate::message::{
+    EndReason, MAX_CHANGES, MAX_MESSAGE_BYTES, Receipt, Snapshot, SubjectId, write_changes_head, write_goodbye,
+};
 use crate::pose::Sample;
 use crate::state::{MemberId, Revision};
 
@@ -129,9 +131,12 @@ impl Room {
     }
 
     pub(super) fn snapshot_for(&self, you: MemberId, receipt: Receipt) -> Snapshot {
+        let seat = self.places.get(&you).and_then(|place| self.seats[*place].as_ref());
+        let twins = seat.map_or(&[][..], |seat| &seat.delivery.twins);
         let members = self.places.iter().filter_map(|(id, place)| {
             let member = self.state.member(*id)?.clone();
-            Some((*id, member, self.newest(self.objects.len() + place).cloned()))
+            let body = self.newest(self.objects.len() + place).filter(|_| !twins.contains(&SubjectId::Member(*id)));
+            Some((*id, member, body.cloned()))
         });
         let objects = self
             .objects

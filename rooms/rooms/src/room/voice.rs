@@ -148,7 +148,7 @@ mod tests {
         let far = member(&mut room, 40.0, Role::Guest);
         let spectator = member(&mut room, 0.0, Role::Spectator);
         let own = Member { role: Role::Guest, name: "Bo".into(), colour: [0; 3] };
-        let local = room.on_local_join(Time::ZERO, own).expect("a place");
+        let local = room.on_local_join(Time::ZERO, own, None).expect("a place");
         let mut heard_message = Vec::new();
         room.on_message(Time::ZERO, speaker, &said(7, b"opus"));
         while let Some((member, message)) = room.poll_voice() {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nearlight_rooms::SeatKey;
 use nearlight_scene::{ApplicationMessage, DevicesDescription, Output};
 use nearlight_wire::MAX_RELIABLE_MESSAGE_BYTES;
 use tokio::sync::mpsc;
@@ -19,6 +20,8 @@ const TO_APPLICATION_OVERHEAD: usize = 256;
 pub(crate) enum ToApplication {
     /// The name under which others see the user.
     Name(String),
+    /// The key of the page's seat in rooms.
+    SeatKey(SeatKey),
     Message(ApplicationMessage),
     /// A long text of the user's clipboard has begun to arrive.
     ClipboardAnnounced,
@@ -33,7 +36,7 @@ impl ToApplication {
                 Self::Message(message) => message.data.len(),
                 Self::Name(text) => text.len(),
                 // At most one text waits, which its own limit bounds.
-                Self::Clipboard(_) | Self::ClipboardAnnounced | Self::Devices(_) => 0,
+                Self::Clipboard(_) | Self::ClipboardAnnounced | Self::Devices(_) | Self::SeatKey(_) => 0,
             }
     }
 }

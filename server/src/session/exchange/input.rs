@@ -27,11 +27,13 @@ struct WaitingInput {
     /// At most [`MAX_EVENTS`] events.
     events: Vec<InputEvent>,
     head: Pose,
+    /// Whether any input has arrived.
+    moved: bool,
 }
 
 impl InputQueue {
     pub(super) const fn new(notifier: Arc<StudioNotifier>) -> Self {
-        let waiting = Mutex::new(WaitingInput { newest: None, events: Vec::new(), head: START });
+        let waiting = Mutex::new(WaitingInput { newest: None, events: Vec::new(), head: START, moved: false });
         Self { waiting, acted: AtomicBool::new(false), notifier }
     }
 
@@ -49,7 +51,7 @@ impl InputQueue {
         waiting.events.append(&mut input.events);
         let excess = waiting.events.len().saturating_sub(MAX_EVENTS);
         waiting.events.drain(..excess);
-        waiting.head = input.sample.head;
+        (waiting.head, waiting.moved) = (input.sample.head, true);
         let is_first = waiting.newest.replace(input).is_none();
         drop(waiting);
         if is_first {
@@ -68,6 +70,14 @@ impl InputQueue {
         let mut input = waiting.newest.take()?;
         input.events = std::mem::take(&mut waiting.events);
         Some(input)
+    }
+
+    /// Sets the pose of the head until the first input.
+    pub(crate) fn set_start(&self, start: Pose) {
+        let mut waiting = self.waiting();
+        if !waiting.moved {
+            waiting.head = start;
+        }
     }
 
     /// Returns the latest pose of the client's head.

@@ -14,7 +14,7 @@ use nearlight_units::Time;
 use nearlight_urs::User;
 use nearlight_urs::signalling::{Guest, PeerId};
 use nearlight_webrtc::{ChannelId, Event, Message, Offer, Peer, PeerError};
-use nearlight_wire::{DisplayKind, ServerMessage};
+use nearlight_wire::{DisplayKind, Pose, ServerMessage};
 use tokio::sync::mpsc;
 
 use super::signalling::{PeerCommand, Peers, SignallingEvent};
@@ -240,6 +240,10 @@ impl Carrier for UnityCarrier {
             self.user.set_picture(now, (stream.width, stream.height));
         }
         Ok(())
+    }
+
+    fn set_start(&mut self, start: Pose) {
+        self.user.set_head(start);
     }
 
     fn has_room(&mut self) -> bool {
