@@ -253,6 +253,7 @@ impl BoundServer {
         let Self { options, clock, token, identity, listener, endpoint, ethernet, events, .. } = self;
         let now = move || clock.now();
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
+        let hosts = hosts_of(&options, &identity);
         // The pictures of a single client can be captured at the times that suit it best.
         let shared_encodes = options.shared_encodes && options.max_clients > 1;
         if shared_encodes && options.source == SourceKind::TestCard {
@@ -333,9 +334,6 @@ impl BoundServer {
             check: Box::new(move |from, token| checking.check_token(from, token).map_err(HttpRefusal::from)),
             model,
         });
-        let announced = options.announced.iter().map(ToString::to_string);
-        let named = identity.certificate_names().into_iter().chain(options.hosts.iter().cloned());
-        let hosts = Hosts::new(machine_names().into_iter().chain(announced).chain(named));
         let own_certificate = OwnCertificate::of(&identity, &options.hosts, options.identity_file);
         let (ice_servers, unity, event_log) = (options.ice_servers, options.unity, event_log_thread);
         Ok(Server {
@@ -476,6 +474,13 @@ async fn finish(state: Arc<ServerState>, event_log: Option<EventLogThread>) -> R
         Ok(ended) => Ok(ended?),
         Err(error) => Err(SceneError::Adapter(error.to_string()).into()),
     }
+}
+
+/// Returns the names and addresses for which requests are answered.
+fn hosts_of(options: &ServeOptions, identity: &Identity) -> Hosts {
+    let announced = options.announced.iter().map(ToString::to_string);
+    let named = identity.certificate_names().into_iter().chain(options.hosts.iter().cloned());
+    Hosts::new(machine_names().into_iter().chain(announced).chain(named))
 }
 
 /// Returns the certificate that clients pin. None if an authority has signed it, because such a certificate is renewed while links stay in

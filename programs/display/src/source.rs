@@ -318,8 +318,8 @@ impl InjectionHost for Host {
 fn watch(mut watchdog: Watchdog, shared: &Shared) {
     while !shared.flags.is_closed() {
         let now = shared.sink.get().map_or(Time::ZERO, |sink| sink.now());
-        if let Some(trouble) = watchdog.observe(now) {
-            shared.on_trouble(trouble);
+        if let Some(report) = watchdog.observe(now) {
+            shared.on_trouble(report);
         }
         pause(OBSERVATION_INTERVAL);
     }

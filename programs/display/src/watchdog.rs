@@ -111,6 +111,14 @@ impl Observed {
     }
 }
 
+/// What a watchdog reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TroubleReport {
+    Hindered(Trouble),
+    /// The trouble that was reported last is over.
+    Recovered,
+}
+
 /// Decides when to report trouble with a display, and its end.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
@@ -123,12 +131,12 @@ impl Watchdog {
         Self { threads: threads.into_iter().map(|activity| (activity, Observed::default())).collect(), trouble: None }
     }
 
-    /// Observes the threads. Returns what has changed: the trouble, or `Some(None)` if it is over.
-    pub(crate) fn observe(&mut self, now: Time) -> Option<Option<Trouble>> {
+    /// Observes the threads. Returns a report if something has changed.
+    pub(crate) fn observe(&mut self, now: Time) -> Option<TroubleReport> {
         let trouble = self.threads.iter_mut().filter_map(|(activity, observed)| observed.observe(now, activity)).max();
         (trouble != self.trouble).then(|| {
             self.trouble = trouble;
-            trouble
+            trouble.map_or(TroubleReport::Recovered, TroubleReport::Hindered)
         })
     }
 }
@@ -149,10 +157,10 @@ mod tests {
         busy.on_work();
         assert_eq!(watchdog.observe(millis(1_000)), None);
         assert_eq!(watchdog.observe(millis(3_900)), None, "seen for less than three seconds");
-        assert_eq!(watchdog.observe(millis(4_000)), Some(Some(Trouble::Blocked)));
+        assert_eq!(watchdog.observe(millis(4_000)), Some(TroubleReport::Hindered(Trouble::Blocked)));
         assert_eq!(watchdog.observe(millis(99_000)), None, "reported once");
         busy.on_wait();
-        assert_eq!(watchdog.observe(millis(99_500)), Some(None));
+        assert_eq!(watchdog.observe(millis(99_500)), Some(TroubleReport::Recovered));
         assert_eq!(watchdog.observe(millis(999_000)), None, "waiting is no trouble");
     }
 
@@ -181,9 +189,13 @@ mod tests {
                 watchdog.observe(millis(100_000 + step * 5_500))
             })
             .collect();
-        assert_eq!(reports, [Some(Trouble::Disconnected)]);
+        assert_eq!(reports, [TroubleReport::Hindered(Trouble::Disconnected)]);
         assert_eq!(watchdog.observe(millis(214_000)), None);
         thread.on_wait();
-        assert_eq!(watchdog.observe(millis(214_500)), Some(None), "ten seconds after the last loss");
+        assert_eq!(
+            watchdog.observe(millis(214_500)),
+            Some(TroubleReport::Recovered),
+            "ten seconds after the last loss"
+        );
     }
 }

@@ -100,16 +100,15 @@ mod tests {
         let starts = StartingPlaces::new(vec![at(0.0), at(5.0), at(10.0), at(15.0)]);
         let clients: Vec<_> = (1..=4).map(client).collect();
         let now = Time::from_secs(1);
-        let assign = |number: usize, now: Time, members: &[Pose]| {
-            starts.assign(now, &clients[number], members.to_vec()).position[0]
-        };
-        assert_eq!(assign(0, now, &[]), 0.0);
+        let assign =
+            |number: usize, now: Time, members: &[Pose]| starts.assign(now, &clients[number], members.to_vec());
+        assert_eq!(assign(0, now, &[]), at(0.0));
         assert_eq!(clients[0].input.head(), at(0.0), "its view until its first input");
-        assert_eq!(assign(1, now, &[at(5.2)]), 10.0, "a member that renders for itself stands at the second place");
+        assert_eq!(assign(1, now, &[at(5.2)]), at(10.0), "a member that renders for itself stands at the second place");
         // A page's first poses may be of before its welcome.
         walk(&clients[0], at(40.0));
-        assert_eq!(assign(2, now, &[]), 5.0);
+        assert_eq!(assign(2, now, &[]), at(5.0));
         clients[2].leave();
-        assert_eq!(assign(3, now + ARRIVAL, &[]), 0.0, "whoever has walked away leaves a free place");
+        assert_eq!(assign(3, now + ARRIVAL, &[]), at(0.0), "whoever has walked away leaves a free place");
     }
 }

@@ -14,7 +14,7 @@ use crate::controls::ControlState;
 use crate::cursor::hidden;
 use crate::gamepad::Rumble;
 use crate::specification::ProgramExit;
-use crate::watchdog::Trouble;
+use crate::watchdog::TroubleReport;
 use crate::windows::WindowEvent;
 
 /// Maximum number of outputs queued for the studio. Guess: the studio takes them at once.
@@ -125,14 +125,21 @@ impl Shared {
     }
 
     /// Tells the viewers and the log that a program hinders the display, or no longer does.
-    pub(super) fn on_trouble(&self, trouble: Option<Trouble>) {
-        let words = trouble.map(|trouble| trouble.words(&self.name));
-        self.state().trouble.clone_from(&words);
-        match &words {
-            Some(words) => tracing::warn!("{words}"),
-            None => tracing::info!("the display of {} answers again", self.name),
-        }
-        self.notify_all(words.unwrap_or_else(|| format!("The display of {} answers again.", self.name)));
+    pub(super) fn on_trouble(&self, report: TroubleReport) {
+        let words = match report {
+            TroubleReport::Hindered(trouble) => {
+                let words = trouble.words(&self.name);
+                tracing::warn!("{words}");
+                self.state().trouble = Some(words.clone());
+                words
+            }
+            TroubleReport::Recovered => {
+                tracing::info!("the display of {} answers again", self.name);
+                self.state().trouble = None;
+                format!("The display of {} answers again.", self.name)
+            }
+        };
+        self.notify_all(words);
     }
 
     /// Drops an event that the injecting thread has no room for. Viewers and log are told once, until the thread goes on.
