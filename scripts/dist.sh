@@ -78,6 +78,8 @@ archive=nearlight-$version-x86_64-linux
 tree=$stage/$archive
 NEARLIGHT_BUILT=$build/release scripts/install.sh --stage "$tree"
 strip --strip-unneeded "$tree"/bin/* "$tree"/lib/nearlight/*.so
+! grep -alF -e "$root/" -e "${CARGO_HOME:-$HOME/.cargo}/" "$tree"/bin/* "$tree"/lib/nearlight/*.so "$build/release/libnearlight.a" ||
+  fail "these files name folders of this machine"
 cp "$stage/licences/nearlight.txt" "$tree/share/doc/nearlight/licences-of-parts.txt"
 # The kernel's command has a package of its own, because it needs a library that few systems have.
 kernel=$stage/nearlight-kernel/usr

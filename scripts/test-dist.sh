@@ -141,5 +141,23 @@ for suite in "${suites[@]}"; do
   done <"$work/files"
   left=$(find "$root" -xdev -name '*nearlight*' ! -path "$root/packages/*" ! -path "$root/var/log/*" ! -path "$root/var/cache/*")
   [ -z "$left" ] || fail "$suite: the removal left $left"
+
+  say "$suite: installing the archive into a folder, and removing it"
+  cp "$dist/nearlight-$version-x86_64-linux.tar.gz" "$root/packages/"
+  inside sh -euc "
+    tar -C /packages -xzf /packages/nearlight-$version-x86_64-linux.tar.gz
+    /packages/nearlight-$version-x86_64-linux/install.sh /opt/nearlight >/dev/null
+    /opt/nearlight/bin/nearlight --version
+    /opt/nearlight/bin/nearlight lab list | grep -q vrcc-stable
+    grep -q '^ExecStart=.*/opt/nearlight/bin/nearlight' /opt/nearlight/share/systemd/user/nearlight.service
+    /packages/nearlight-$version-x86_64-linux/install.sh --remove /opt/nearlight >/dev/null
+    [ -z \"\$(find /opt/nearlight -type f)\" ]" >&2 || fail "$suite: the archive cannot be installed and removed"
+
+  say "$suite: building a C program with the library"
+  cp "$dist"/libnearlight*_amd64.deb library/examples/five_calls.c "$root/packages/"
+  inside sh -euc '
+    apt-get install -y -qq --no-install-recommends gcc libc6-dev pkg-config /packages/libnearlight*_amd64.deb >/dev/null 2>&1
+    cc -o /tmp/five_calls /packages/five_calls.c $(pkg-config --cflags --libs nearlight)
+    ldd /tmp/five_calls | grep -q "libnearlight.so.* => /"' || fail "$suite: a C program cannot be built with the library"
   say "$suite: passed"
 done
