@@ -98,6 +98,8 @@ for folder in lib/x86_64-linux-gnu lib64; do
   DESTDIR=$stage/libnearlight NEARLIGHT_LIBRARY=$build/release/libnearlight.a NEARLIGHT_LIBVPX=inside NEARLIGHT_LIBDIR=$folder \
     scripts/install-library.sh /usr >/dev/null
   strip --strip-unneeded "$stage/libnearlight/usr/$folder/libnearlight.so.$version"
+  # Debian's policy: a library is no program.
+  chmod 644 "$stage/libnearlight/usr/$folder/libnearlight.so.$version"
   strip --strip-debug --enable-deterministic-archives "$stage/libnearlight/usr/$folder/libnearlight.a"
 done
 
@@ -126,7 +128,6 @@ maintainer=${NEARLIGHT_MAINTAINER:-Nearlight contributors <maintainers@nearlight
 documents "$main/share/doc/nearlight" nearlight
 documents "$kernel/share/doc/nearlight-kernel" nearlight-kernel
 documents "$stage/libnearlight/usr/share/doc/libnearlight" libnearlight
-cp -r deploy/packages/lintian "$stage/lintian"
 
 # --- packages -------------------------------------------------------------------------------------------------------------------
 say "packing"
@@ -158,7 +159,7 @@ package() {
   local development=libnearlight-dev
   [ "$1" = deb ] || development=libnearlight-devel
   cat deploy/packages/common.yaml "deploy/packages/$2.yaml" | sed -e "s|@VERSION@|$version|g" -e "s|@MAINTAINER@|$maintainer|" \
-    -e "s|@INTERFACE@|$interface|g" -e "s|@STAGE@/lintian|$stage/lintian|" -e "s|@STAGE@|$stage/$3|g" -e "s|@LIBDIR@|$4|g" \
+    -e "s|@INTERFACE@|$interface|g" -e "s|@STAGE@|$stage/$3|g" -e "s|@LIBDIR@|$4|g" \
     -e "s|@DEVELOPMENT@|$development|g" -e "s|@DEPENDS@|$5|" >"$stage/nfpm.yaml"
   "$nfpm" package --config "$stage/nfpm.yaml" --packager "$1" --target "$dist/" >"$stage/nfpm.log" 2>&1 || { cat "$stage/nfpm.log" >&2; exit 1; }
 }
