@@ -8,6 +8,7 @@
 # make check   formatting, lints and the page's types
 # make types   writes the page's declarations and the C header anew from the Rust types
 # make install-library   builds and installs libnearlight for C programs                 (PREFIX=/usr/local)
+# make dist    builds the packages that users install: target/dist                     (docs/packages.md)
 # make python  builds the Python package's wheel: target/wheels
 # make fuzz    runs every fuzz target for a minute                                     (SECONDS_EACH=900)
 
@@ -19,7 +20,7 @@ PAGE_SOURCES := $(shell find Cargo.toml Cargo.lock rust-toolchain.toml web/src w
 SECONDS_EACH ?= 60
 PREFIX ?= /usr/local
 
-.PHONY: install uninstall run product test test-all test-further bench check types fuzz build kernel install-library python setup-run setup-kernel setup-python setup-test setup-test-all clean
+.PHONY: install uninstall run product test test-all test-further bench check types fuzz build kernel install-library python dist setup-run setup-kernel setup-python setup-dist setup-test setup-test-all clean
 
 run: setup-run product
 	@echo "The command is $(NEARLIGHT); \`make install PREFIX=~/.local\` puts it into PATH."
@@ -33,6 +34,9 @@ setup-python:
 
 setup-kernel:
 	@scripts/setup.sh kernel
+
+setup-dist:
+	@scripts/setup.sh dist
 
 setup-test:
 	@scripts/setup.sh test
@@ -84,6 +88,9 @@ install-library: setup-run $(PAGE)
 
 python: setup-python $(PAGE)
 	scripts/python.sh wheel
+
+dist: setup-dist
+	scripts/dist.sh
 
 fuzz: setup-run
 	scripts/fuzz.sh $(SECONDS_EACH)

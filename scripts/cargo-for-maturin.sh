@@ -13,9 +13,10 @@ case "$1" in
   metadata)
     shift
     exec cargo metadata --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" "$@" ;;
-  # Built by itself, the module would have libraries with fewer features than the workspace's tests have, and nearly all of them would be
-  # compiled a second time. This asks for the same module as `cargo test` does; the messages tell maturin where it is.
+  # For others it is built by itself. A module for tests would have libraries with fewer features then than the workspace's tests have, and
+  # nearly all of them would be compiled a second time. This asks for the same module as `cargo test` does; the messages tell maturin where it is.
   rustc)
+    case " $* " in *" --release "* | *" --profile release "* | *" --profile=release "*) exec cargo "$@" ;; esac
     exec cargo test --profile checked --workspace --exclude nearlight-xtask --test module --no-run --message-format json-render-diagnostics ;;
   *) exec cargo "$@" ;;
 esac

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds a program that tests start, and prints its path: nats-server, kubeconform or kustomize. Safe to run again: what is there is left alone.
+# Builds a program that tests or packages need, and prints its path: nats-server, kubeconform, kustomize or nfpm. Safe to run again: what is there
+# is left alone.
 #
 # Any Go will do. They need a newer one than Debian 12's, which cannot fetch another by itself as those from 1.21 on do: there, this has it download
 # the newer one's module.
@@ -10,7 +11,8 @@ case ${1:-} in
   nats-server) module=github.com/nats-io/nats-server/v2@v2.15.2 ;;
   kubeconform) module=github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0 ;;
   kustomize) module=sigs.k8s.io/kustomize/kustomize/v5@v5.7.1 ;;
-  *) echo "usage: $0 nats-server|kubeconform|kustomize" >&2 && exit 2 ;;
+  nfpm) module=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2 ;;
+  *) echo "usage: $0 nats-server|kubeconform|kustomize|nfpm" >&2 && exit 2 ;;
 esac
 folder=$(realpath -m "${CARGO_TARGET_DIR:-target}")/tools
 program=$folder/$1-${module##*@}

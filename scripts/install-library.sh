@@ -3,7 +3,8 @@
 #
 #   scripts/install-library.sh PREFIX       such as /usr/local, or a folder of your own; DESTDIR is put in front where it is set
 #
-# NEARLIGHT_LIBRARY names a static library that was built before; none is built then.
+# NEARLIGHT_LIBRARY names a static library that was built before; none is built then. NEARLIGHT_LIBVPX=inside says that libvpx is in it.
+# NEARLIGHT_LIBDIR is the folder below PREFIX for libraries, where it is not `lib`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 prefix=$(realpath -m "${1:?give the folder to install into, such as /usr/local}")
@@ -22,9 +23,10 @@ case $version in
   *) interface=${version%%.*} ;;
 esac
 root=${DESTDIR:-}$prefix
-install -d "$root/lib/pkgconfig" "$root/include"
+lib=${NEARLIGHT_LIBDIR:-lib}
+install -d "$root/$lib/pkgconfig" "$root/include"
 install -m 644 library/include/nearlight.h library/include/openuvr.h "$root/include/"
-install -m 644 "$library" "$root/lib/libnearlight.a"
+install -m 644 "$library" "$root/$lib/libnearlight.a"
 
 # The shared library is linked from the static one, because its symbols get a version: two interfaces can then live in one process.
 work=$(mktemp -d)
@@ -37,17 +39,18 @@ names=$(grep -oh '\b\(nl\|openuvr\)_[a-z_]*(' library/include/nearlight.h librar
   echo "local: *;"
   echo "};"
 } >"$work/versions"
-private="$(pkg-config --libs vpx) -lstdc++ -lm -lpthread -ldl"
+vpx=$([ "${NEARLIGHT_LIBVPX:-}" = inside ] || pkg-config --libs vpx)
+private="$vpx -lstdc++ -lm -lpthread -ldl"
 # shellcheck disable=SC2086,SC2046
 cc -shared -o "$work/libnearlight.so" $(sed 's/^/-Wl,-u,/' <<<"$names") "$library" $private \
   -Wl,--gc-sections -Wl,--version-script="$work/versions" -Wl,-soname,"libnearlight.so.$interface" -Wl,-Bsymbolic -Wl,-z,defs
-install -m 755 "$work/libnearlight.so" "$root/lib/libnearlight.so.$version"
-[ "$interface" = "$version" ] || ln -sf "libnearlight.so.$version" "$root/lib/libnearlight.so.$interface"
-ln -sf "libnearlight.so.$interface" "$root/lib/libnearlight.so"
+install -m 755 "$work/libnearlight.so" "$root/$lib/libnearlight.so.$version"
+[ "$interface" = "$version" ] || ln -sf "libnearlight.so.$version" "$root/$lib/libnearlight.so.$interface"
+ln -sf "libnearlight.so.$interface" "$root/$lib/libnearlight.so"
 
-cat >"$root/lib/pkgconfig/nearlight.pc" <<PC
+cat >"$root/$lib/pkgconfig/nearlight.pc" <<PC
 prefix=$prefix
-libdir=\${prefix}/lib
+libdir=\${prefix}/$lib
 includedir=\${prefix}/include
 
 Name: nearlight
@@ -57,4 +60,4 @@ Cflags: -I\${includedir}
 Libs: -L\${libdir} -lnearlight
 Libs.private: $private
 PC
-echo "installed in $prefix; programs find it with PKG_CONFIG_PATH=$prefix/lib/pkgconfig and LD_LIBRARY_PATH=$prefix/lib where it is not the system's own"
+echo "installed in $prefix; programs find it with PKG_CONFIG_PATH=$prefix/$lib/pkgconfig and LD_LIBRARY_PATH=$prefix/$lib where it is not the system's own"

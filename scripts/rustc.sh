@@ -5,8 +5,16 @@
 #
 # The flag is not stable yet, so each library that it is given to is named here, and the compiler is pinned (rust-toolchain.toml).
 # Setting RUSTC_WRAPPER replaces this script: the build takes longer then and its result is the same.
+#
+# For packages (scripts/dist.sh) it also takes this machine's folders out of what is built. It is done here and not in RUSTFLAGS: those would replace
+# the page's own, and cargo would name libraries after them.
 compiler=$1
 shift
+if [ -n "${NEARLIGHT_DIST_BUILD:-}" ]; then
+  # The last prefix that fits counts; the build's folder may lie in the sources'.
+  set -- "$@" --remap-path-prefix="$NEARLIGHT_DIST_SOURCES=/nearlight" --remap-path-prefix="${CARGO_HOME:-$HOME/.cargo}=/cargo" \
+    --remap-path-prefix="$NEARLIGHT_DIST_BUILD=/build"
+fi
 case " $* " in
   *" --crate-name yuv "* | *" --crate-name parquet "* | *" --crate-name x11rb_protocol "* | *" --crate-name wayland_protocols "* | \
   *" --crate-name wayland_protocols_plasma "* | *" --crate-name wayland_protocols_wlr "* | *" --crate-name moxcms "* | \

@@ -4,14 +4,15 @@
 #   scripts/setup.sh run    what building and serving need
 #   scripts/setup.sh kernel that, and what compiles the programs of `nearlight kernel`
 #   scripts/setup.sh python what `run` installs, and what building the Python package needs
+#   scripts/setup.sh dist   what `kernel` and `python` install, and what making packages and testing them needs (Go, dpkg-dev, lintian, mmdebstrap)
 #   scripts/setup.sh test   what `python` installs, and what `make test` needs (Chromium, a virtual screen, ffmpeg, aiortc, tcpdump, nextest)
 #   scripts/setup.sh test-all  all of these, and what `make test-all` needs (Firefox, WebKit, QEMU and a compiler for aarch64, clang, Go)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-run}
 case $purpose in
-  run | kernel | python | test | test-all) ;;
-  *) echo "setup.sh: \`$purpose\` is none of run, kernel, python, test, test-all" >&2; exit 2 ;;
+  run | kernel | python | dist | test | test-all) ;;
+  *) echo "setup.sh: \`$purpose\` is none of run, kernel, python, dist, test, test-all" >&2; exit 2 ;;
 esac
 tests=$([[ $purpose = test* ]] && echo yes || true)
 
@@ -27,10 +28,12 @@ packages=(ca-certificates cmake curl g++ make nasm pkg-config libudev-dev libvpx
   # What the native viewer opens its window with.
   libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0)
 # clang compiles the programs that the kernel runs; the library that loads them reads them with libelf and zlib.
-case $purpose in kernel | test-all) packages+=(clang libelf-dev zlib1g-dev) ;; esac
+case $purpose in kernel | dist | test-all) packages+=(clang libelf-dev zlib1g-dev) ;; esac
 # aiortc is a WebRTC implementation that shares nothing with ours: a test has it play what we send. tcpdump captures what we send.
 # Python's packages are built and tested in environments of their own, with the distribution's NumPy.
-case $purpose in python | test | test-all) packages+=(python3-venv) ;; esac
+case $purpose in python | dist | test | test-all) packages+=(python3-venv) ;; esac
+# dpkg-dev knows which package has which library; the others judge packages and make the bare systems on which they are tried.
+case $purpose in dist | test-all) packages+=(dpkg-dev iproute2 lintian minisign mmdebstrap) ;; esac
 # bubblewrap, xterm: programs whose windows are served, in their sandbox. Serving programs takes xvfb and bubblewrap as well; whoever
 # does not needs neither.
 [ -n "$tests" ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc python3-numpy tcpdump bubblewrap xterm xfonts-base
@@ -45,8 +48,10 @@ case $purpose in python | test | test-all) packages+=(python3-venv) ;; esac
 # webkit2gtk-driver brings WebKit's browser, in which the page has nothing but a WebSocket.
 [ "$purpose" = test-all ] && packages+=(webkit2gtk-driver)
 
-# What builds the NATS server through which servers share rooms, and what checks the manifests; any Go will do (scripts/go-program.sh).
-[ "$purpose" = test-all ] && ! command -v go >/dev/null && [ ! -x /usr/local/go/bin/go ] && packages+=(golang-go)
+# What builds the NATS server through which servers share rooms, what checks the manifests and what makes packages; any Go will do
+# (scripts/go-program.sh).
+case $purpose in dist | test-all) needs_go=yes ;; *) needs_go= ;; esac
+[ -n "$needs_go" ] && ! command -v go >/dev/null && [ ! -x /usr/local/go/bin/go ] && packages+=(golang-go)
 
 # The receiving library is built for aarch64 and run in QEMU's emulation.
 cross=$([ "$purpose" = test-all ] && [ "$(uname -m)" = x86_64 ] && echo aarch64-unknown-linux-gnu || true)

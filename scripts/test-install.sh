@@ -29,7 +29,7 @@ for page in nearlight nearlight-serve nearlight-lab-run nearlight-link; do
 done
 grep -qF -- '\-\-headless' "$prefix/share/man/man1/nearlight-view.1" || fail "the manual page of nearlight view lacks its options"
 bash -n "$prefix/share/bash-completion/completions/nearlight" || fail "the completions are not a script"
-grep -qF "ExecStart=\"$prefix/bin/nearlight\" serve" "$prefix/lib/systemd/user/nearlight.service" || fail "the service file names another command"
+grep -qF "ExecStart=\"$prefix/bin/nearlight\" serve" "$prefix/share/systemd/user/nearlight.service" || fail "the service file names another command"
 
 scripts/install.sh --remove "$prefix"
 left=$(cd "$prefix" && find . -mindepth 1)

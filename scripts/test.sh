@@ -118,6 +118,7 @@ case ${1:-} in
     step "erasure codes' kernels in WebAssembly against the plain one" scripts/wasi-kernels.sh check simd128
     step "fuzz targets build and run" scripts/fuzz.sh 2
     step "the receiving library for aarch64, under QEMU" scripts/test-aarch64.sh
+    step "packages on a bare system, if make dist has made them" scripts/test-dist.sh
     step "a sweep of the lab over a Ray cluster, of which a node dies" env NEARLIGHT_BIN="$target/checked/nearlight-lab" deploy/sweeps/test.sh
     ;;
   *)

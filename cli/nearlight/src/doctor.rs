@@ -237,8 +237,9 @@ struct Echo {
 async fn self_test(listener: &Listener, trust: Trust, clock: Clock) -> Result<Echo, NetError> {
     let link = Link { secure: false, host: "localhost".into(), port: listener.port(), token: None, certificate: None };
     let options = ConnectOptions::new(&link, trust);
-    let (client, server) = tokio::join!(connect(&options, clock), listener.accept());
-    let (client, Some(server)) = (client?, server) else { return Err(NetError::ControlEnded) };
+    let accept = async { listener.accept().await.ok_or(NetError::ControlEnded) };
+    // A client that fails, for example because nobody knows `localhost`, never gets to the server.
+    let (client, server) = tokio::try_join!(connect(&options, clock), accept)?;
     let echo = tokio::spawn(async move {
         while let Ok(received) = server.recv_datagram().await {
             let _ = server.send_datagram(received.datagram);
@@ -293,6 +294,15 @@ mod tests {
         ] {
             assert_eq!(verdict, expected);
         }
+    }
+
+    #[tokio::test]
+    async fn the_self_test_ends_where_the_client_cannot_connect() {
+        let clock = Clock::start();
+        let identity = Identity::self_signed(&[]).unwrap();
+        let listener = Listener::bind(&ListenOptions::default(), &identity, clock).unwrap();
+        let somebody_else_s = Trust::Certificate(Identity::self_signed(&[]).unwrap().certificate_sha256());
+        assert!(self_test(&listener, somebody_else_s, clock).await.is_err());
     }
 
     #[test]
