@@ -19,7 +19,7 @@ use nearlight_fleet::nats::DirectoryEvent;
 use nearlight_fleet::{
     ARRIVAL_ALLOWANCE, AnnouncementOutcome, Candidate, Front, PlaceKind, PlacementError, PlacementRequest,
 };
-use nearlight_net::{Clock, Identity, Link, ListenOptions, Listener, Token, machine_names};
+use nearlight_net::{Clock, Identity, Link, ListenOptions, Listener, Token};
 use nearlight_rooms::{Role, is_room_name};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -116,8 +116,7 @@ impl BoundFront {
         let Self { listener, identity, options, clock } = self;
         let FrontOptions { hosts, token, everybody, nearest, .. } = options;
         let mut own_certificate = OwnCertificate::of(&identity, &hosts, None);
-        let named = identity.certificate_names().into_iter().chain(hosts);
-        let hosts = Hosts::new(machine_names().into_iter().chain(named));
+        let hosts = Hosts::of_machine(&identity, hosts);
         let pairing = Pairing::new(&token, None);
         let front = Mutex::new(Front::new(check_of(&token)));
         let shared = Arc::new(Shared { clock, front, pairing, token, everybody, nearest });

@@ -14,7 +14,7 @@ use nearlight_net::link_layer::HardwareAddress;
 use nearlight_net::tcp::{CongestionControlError, check_congestion_control};
 use nearlight_net::{
     CertificateAge, CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Limits, Link,
-    ListenOptions, Listener, NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
+    ListenOptions, Listener, NetError, SessionInfo, Token, TokenError, bind_udp,
 };
 use nearlight_rate::{Bounds, UnknownController, new_controller};
 use nearlight_rooms::Role;
@@ -253,7 +253,8 @@ impl BoundServer {
         let Self { options, clock, token, identity, listener, endpoint, ethernet, events, .. } = self;
         let now = move || clock.now();
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
-        let hosts = hosts_of(&options, &identity);
+        let announced = options.announced.iter().map(ToString::to_string);
+        let hosts = Hosts::of_machine(&identity, announced.chain(options.hosts.iter().cloned()));
         // The pictures of a single client can be captured at the times that suit it best.
         let shared_encodes = options.shared_encodes && options.max_clients > 1;
         if shared_encodes && options.source == SourceKind::TestCard {
@@ -474,13 +475,6 @@ async fn finish(state: Arc<ServerState>, event_log: Option<EventLogThread>) -> R
         Ok(ended) => Ok(ended?),
         Err(error) => Err(SceneError::Adapter(error.to_string()).into()),
     }
-}
-
-/// Returns the names and addresses for which requests are answered.
-fn hosts_of(options: &ServeOptions, identity: &Identity) -> Hosts {
-    let announced = options.announced.iter().map(ToString::to_string);
-    let named = identity.certificate_names().into_iter().chain(options.hosts.iter().cloned());
-    Hosts::new(machine_names().into_iter().chain(announced).chain(named))
 }
 
 /// Returns the certificate that clients pin. None if an authority has signed it, because such a certificate is renewed while links stay in

@@ -60,15 +60,17 @@ pub(crate) fn run<Line: Parser>(arguments: ConfigurationArguments) -> anyhow::Re
 /// # Errors
 /// If the file cannot be read or parsed.
 pub(crate) fn complete(command: &Command, line: Vec<OsString>) -> Result<Vec<OsString>, clap::Error> {
+    // The command's name stands first, because `nearlight` itself has no options with values.
+    if line.get(1).is_none_or(|word| word != COMMAND) {
+        return Ok(line);
+    }
     // Only what is given is looked at here. The completed line is checked afterwards, because an option may need another one of the file.
     let Ok(matches) = command.clone().ignore_errors(true).try_get_matches_from(&line) else { return Ok(line) };
     let Some((COMMAND, given)) = matches.subcommand() else { return Ok(line) };
     let Some(path) = given.try_get_one::<PathBuf>(OPTION).ok().flatten() else { return Ok(line) };
     let serve = command.find_subcommand(COMMAND).expect("it was parsed");
     let (options, program) = read(serve, path, |id| is_given(given, id)).map_err(|words| refusal(command, words))?;
-    // The command's name stands first, because `nearlight` itself has no options with values.
-    let at = line.iter().position(|word| word == COMMAND).map_or(line.len(), |place| place + 1);
-    let (before, after) = line.split_at(at);
+    let (before, after) = line.split_at(2);
     Ok([before, &options, after, &program].concat())
 }
 

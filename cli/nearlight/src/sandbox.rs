@@ -37,7 +37,7 @@ pub(crate) struct ServerSandbox {
 /// The user that a server becomes.
 #[derive(Debug)]
 enum ServerUser {
-    /// The one that has started it, who is not root or has asked for no sandbox.
+    /// The user who started the server, because it is not root or there is no sandbox.
     Unchanged,
     #[cfg(target_os = "linux")]
     Other(nearlight_display::Identity),

@@ -25,7 +25,7 @@ use nearlight_wire::CursorShape;
 use serde::Serialize;
 
 use self::messages::{PageMessage, PageRequest, message, page_message};
-use self::shared::{Shared, State};
+use self::shared::{SharedSource, State};
 use crate::DisplayError;
 use crate::capture::CaptureFlags;
 use crate::connection::{DisplayAddress, ThreadError, Waker, wake_pipe};
@@ -64,7 +64,7 @@ pub struct ProgramSource {
     microphone: Option<(Microphone, Option<Viewer>)>,
     /// What the threads need; `None` once they have started.
     startup: Option<Startup>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSource>,
     capture_waker: Waker,
     windows_waker: Waker,
     viewer_events: Option<SyncSender<ViewerEvent>>,
@@ -93,7 +93,7 @@ impl SoundFeed for ProgramSound {
 }
 
 /// The body of a thread, which runs until the source is gone.
-type ThreadBody = Box<dyn FnOnce(&Shared) -> Result<(), ThreadError> + Send>;
+type ThreadBody = Box<dyn FnOnce(&SharedSource) -> Result<(), ThreadError> + Send>;
 
 /// What the threads need when the source starts.
 struct Startup {
@@ -187,7 +187,7 @@ impl ProgramSource {
             names: BTreeMap::new(),
             outputs: VecDeque::new(),
         };
-        let shared = Shared {
+        let shared = SharedSource {
             sink: OnceLock::new(),
             flags,
             state: Mutex::new(state),
@@ -265,7 +265,7 @@ impl ProgramSource {
 
 /// What the injecting thread asks of the source.
 struct Host {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSource>,
     supervisor: SupervisorInput,
     commands: Option<SyncSender<WindowCommand>>,
     windows_waker: Waker,
@@ -315,7 +315,7 @@ impl InjectionHost for Host {
 }
 
 /// Watches the threads until the source is gone.
-fn watch(mut watchdog: Watchdog, shared: &Shared) {
+fn watch(mut watchdog: Watchdog, shared: &SharedSource) {
     while !shared.flags.is_closed() {
         let now = shared.sink.get().map_or(Time::ZERO, |sink| sink.now());
         if let Some(report) = watchdog.observe(now) {
@@ -339,7 +339,7 @@ fn next_report(reports: &mut BufReader<ChildStdout>) -> Option<Report> {
 }
 
 /// Logs what the supervisor reports, and ends the source when the program has ended for good.
-fn handle_reports(mut reports: BufReader<ChildStdout>, shared: &Shared) {
+fn handle_reports(mut reports: BufReader<ChildStdout>, shared: &SharedSource) {
     let name = &shared.name;
     loop {
         match next_report(&mut reports) {
@@ -479,21 +479,21 @@ impl PushSource for ProgramSource {
             })
         };
         let capture_waker = self.capture_waker.clone();
-        let manage_windows = move |shared: &Shared| {
+        let manage_windows = move |shared: &SharedSource| {
             windows(&window_commands, &|event| match event {
                 WindowEvent::Resized => capture_waker.wake(),
                 event => shared.on_window_event(event),
             })
         };
         spawn("windows", Box::new(manage_windows))?;
-        spawn("capture", Box::new(move |_: &Shared| capture(sink.as_ref())))?;
+        spawn("capture", Box::new(move |_: &SharedSource| capture(sink.as_ref())))?;
         let host = Host {
             shared: Arc::clone(&self.shared),
             supervisor: self.supervisor.input.clone(),
             commands: self.window_commands.clone(),
             windows_waker: self.windows_waker.clone(),
         };
-        let inject = move |_: &Shared| {
+        let inject = move |_: &SharedSource| {
             let outcome = injection.run(&viewer_events, &host);
             // The windows' thread ends when all senders of its commands are dropped.
             let windows_waker = host.windows_waker.clone();
@@ -504,14 +504,14 @@ impl PushSource for ProgramSource {
         spawn("injection", Box::new(inject))?;
         spawn(
             "program",
-            Box::new(move |shared: &Shared| {
+            Box::new(move |shared: &SharedSource| {
                 handle_reports(reports, shared);
                 Ok(())
             }),
         )?;
         spawn(
             "watchdog",
-            Box::new(move |shared: &Shared| {
+            Box::new(move |shared: &SharedSource| {
                 watch(watchdog, shared);
                 Ok(())
             }),

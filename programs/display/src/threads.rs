@@ -56,7 +56,7 @@ pub(crate) fn open_x(
     inputs: ThreadInputs,
 ) -> Result<Threads, DisplayError> {
     let captured = Arc::new(AtomicBool::new(false));
-    // All connections are opened while the display has its max_size size.
+    // All connections are opened while the display has its largest size.
     let [first, second, third] = [address.connect()?, address.connect()?, address.connect()?];
     let graphics = card.map_or_else(|| first.graphics().to_owned(), |card| format!("OpenGL by {card}"));
     let shown = ScreenSize::new(first.size);

@@ -80,7 +80,7 @@ impl Trouble {
 
 /// What was seen of one thread.
 #[derive(Debug, Default)]
-struct Observed {
+struct ThreadObservation {
     steps: u64,
     /// Since when `steps` is the same.
     since: Time,
@@ -90,7 +90,7 @@ struct Observed {
     last_loss: Option<Time>,
 }
 
-impl Observed {
+impl ThreadObservation {
     fn observe(&mut self, now: Time, activity: &Activity) -> Option<Trouble> {
         let steps = activity.0.steps.load(Ordering::Relaxed);
         if steps != self.steps {
@@ -122,13 +122,16 @@ pub(crate) enum TroubleReport {
 /// Decides when to report trouble with a display, and its end.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    threads: Vec<(Activity, Observed)>,
+    threads: Vec<(Activity, ThreadObservation)>,
     trouble: Option<Trouble>,
 }
 
 impl Watchdog {
     pub(crate) fn new(threads: impl IntoIterator<Item = Activity>) -> Self {
-        Self { threads: threads.into_iter().map(|activity| (activity, Observed::default())).collect(), trouble: None }
+        Self {
+            threads: threads.into_iter().map(|activity| (activity, ThreadObservation::default())).collect(),
+            trouble: None,
+        }
     }
 
     /// Observes the threads. Returns a report if something has changed.

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{StatusCode, header};
+use nearlight_net::{Identity, machine_names};
 
 use crate::transports::rtc::whep::HttpRefusal;
 
@@ -21,6 +22,11 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
+    /// Takes the names and addresses of this machine, those in the server's certificate, and `further` ones as text.
+    pub(crate) fn of_machine(identity: &Identity, further: impl IntoIterator<Item = String>) -> Self {
+        Self::new(machine_names().into_iter().chain(identity.certificate_names()).chain(further))
+    }
+
     /// Takes names and addresses as text, in upper or lower case.
     pub(crate) fn new(hosts: impl IntoIterator<Item = String>) -> Self {
         let mut known = Self::default();

@@ -395,10 +395,7 @@ pub(crate) fn display_budget(frame_interval: Span) -> Span {
 #[cfg(test)]
 mod tests {
     use nearlight_codec::{EncodedPicture, EncoderDescription, EncoderFactory, Reference};
-    use nearlight_rate::Step;
     use nearlight_scene::Viewer;
-    use nearlight_session::EncoderTarget;
-    use nearlight_wire::DisplayKind;
     use tokio::sync::mpsc;
 
     use super::*;
@@ -408,15 +405,9 @@ mod tests {
         EncoderConfig { size: Size { width: 256, height: 144 }, fps: 30, rate: Bitrate::from_mbps(1), threads: 1 };
 
     fn target(rate: Bitrate, key: bool) -> StreamTarget {
-        StreamTarget {
-            encoder: EncoderTarget { rate, key, recover: false, acknowledged: None, next: FrameId(0) },
-            refusal: None,
-            display: DisplayKind::Screen,
-            step: Step { rung: 0, scale: 1.0, frame_rate: 1.0 },
-            best_capture: None,
-            render_to_display: None,
-            sound: Bitrate::ZERO,
-        }
+        let mut target = StreamTarget::of_screen(rate);
+        target.encoder.key = key;
+        target
     }
 
     fn exchange(target: StreamTarget, deliveries: mpsc::Sender<Delivery>) -> Arc<SessionExchange> {

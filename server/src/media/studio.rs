@@ -346,8 +346,8 @@ impl RenderLoop {
     }
 }
 
-/// Forwards what a viewer has sent to the application, which takes nothing from spectators but their names and keys. Returns the newest input, if
-/// any, and when it arrived.
+/// Forwards what a viewer has sent to the application, which takes nothing from spectators but their names and keys. Returns the newest
+/// input, if any, and when it arrived.
 pub(crate) fn forward_to_application(
     application: &mut dyn Application,
     now: Time,
@@ -409,7 +409,7 @@ fn draw(
     let render_started_at = clock.now();
     let display_at = render_started_at + target.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
     let wanted = (target.display, format.views_for(target.display));
-    let views = views_at((&viewer.views, viewer.exchange.input.head()), &viewer.predictor, wanted, size, display_at);
+    let views = views_at(&viewer.views, &viewer.exchange, &viewer.predictor, wanted, size, display_at);
     let id = viewer.exchange.stream.take_frame_id();
     let request =
         RenderRequest { viewer: viewer.exchange.viewer, views: &views, width: size.width, height: size.height };
@@ -440,9 +440,11 @@ fn draw(
     Ok(decision.into())
 }
 
-/// Returns the views to draw for a display, as [`Predictor::views_for`] predicts them. Before the first sample they are those of `head`.
+/// Returns the views to draw for a display, as [`Predictor::views_for`] predicts them. Before the first sample they are those of the place
+/// at which the user starts.
 pub(crate) fn views_at(
-    (sampled, head): (&[View], Pose),
+    sampled: &[View],
+    exchange: &SessionExchange,
     predictor: &Predictor,
     (display, wanted): (DisplayKind, u8),
     size: Size,
@@ -454,7 +456,7 @@ pub(crate) fn views_at(
     }
     // Either the display has changed and its first sample has not arrived yet, or there has been no sample at all. A screen in stereo never
     // sends two views.
-    let pose = sampled.first().map_or(head, |view| view.pose);
+    let pose = sampled.first().map_or_else(|| exchange.input.head(), |view| view.pose);
     let aspect = f32::from(size.width) / wanted as f32 / f32::from(size.height);
     let view = View { pose, fov: Fov::symmetric(1.2, aspect) };
     match (display, sampled.first()) {

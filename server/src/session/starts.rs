@@ -55,11 +55,10 @@ impl StartingPlaces {
 #[cfg(test)]
 mod tests {
     use nearlight_codec::CodecKind;
-    use nearlight_rate::Step;
     use nearlight_scene::Viewer;
-    use nearlight_session::{EncoderTarget, ReceivedInput};
-    use nearlight_units::{Bitrate, FrameId, InputSeq, RemoteTime};
-    use nearlight_wire::{DisplayKind, InputSample};
+    use nearlight_session::ReceivedInput;
+    use nearlight_units::{Bitrate, InputSeq, RemoteTime};
+    use nearlight_wire::InputSample;
     use tokio::sync::mpsc;
 
     use super::*;
@@ -70,21 +69,7 @@ mod tests {
     }
 
     fn client(number: u32) -> Arc<SessionExchange> {
-        let target = StreamTarget {
-            encoder: EncoderTarget {
-                rate: Bitrate::ZERO,
-                key: false,
-                recover: false,
-                acknowledged: None,
-                next: FrameId(0),
-            },
-            refusal: None,
-            display: DisplayKind::Screen,
-            step: Step { rung: 0, scale: 1.0, frame_rate: 1.0 },
-            best_capture: None,
-            render_to_display: None,
-            sound: Bitrate::ZERO,
-        };
+        let target = StreamTarget::of_screen(Bitrate::ZERO);
         Arc::new(SessionExchange::new(Viewer(number), CodecKind::Vp8, target, mpsc::channel(1).0, mpsc::channel(1).0))
     }
 

@@ -9,8 +9,8 @@ use hyper::client::conn::http1;
 use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
 use nearlight_net::{
-    CertificateHash, ClientStream, Clock, CloseReason, ConnectOptions, Connection, ControlReceiver, ControlSender,
-    Link, NetError, ReceivedDatagram, SESSION_INFO_PATH, SessionInfo, SessionKind, Trust, connect, connect_page, nonce,
+    ClientStream, Clock, CloseReason, ConnectOptions, Connection, ControlReceiver, ControlSender, Link, NetError,
+    ReceivedDatagram, SESSION_INFO_PATH, SessionInfo, SessionKind, Trust, connect, connect_page, nonce,
 };
 use nearlight_rooms::{Join, Lane, MAX_SNAPSHOT_BYTES};
 use nearlight_units::Span;
@@ -170,10 +170,6 @@ async fn open_websocket(
     token: &str,
     join: &Join,
 ) -> Result<MemberConnection, SwarmError> {
-    let certificate = match link.certificate {
-        Some(hash) => Some(hash),
-        None => in_time(session_info(link, options, token)).await??.certificate_sha256,
-    };
     let stream = connect_page(options, link.secure).await?;
     let url = format!("{}://{}{ROOMS_PATH}", if link.secure { "wss" } else { "ws" }, link.authority());
     let broken = |error: tokio_tungstenite::tungstenite::Error| SwarmError::Broken(error.to_string());
@@ -183,7 +179,7 @@ async fn open_websocket(
         ServerMessage::Challenge { nonce } => nonce,
         message => return Err(refused(message)),
     };
-    let (binding, proof) = prove(certificate, token, server_nonce)?;
+    let (binding, proof) = prove(link, token, server_nonce)?;
     let hello = serde_json::to_string(&hello(proof)).expect("a hello is plain data");
     // If the server has closed the socket, it has given the reason.
     let _ = socket.send(Message::Text(hello.into())).await;
@@ -268,10 +264,22 @@ fn words(text: &str) -> String {
     parse(text).map_or_else(|error| error.to_string(), |message| refused(message).to_string())
 }
 
-/// Asks the server which certificate browsers pin, as the page does before it opens a WebSocket.
-async fn session_info(link: &Link, options: &ConnectOptions, token: &str) -> Result<SessionInfo, SwarmError> {
+/// Returns the link with the certificate that browsers pin, for which it asks the server as the page does before it opens a WebSocket. A
+/// link that names a certificate is unchanged.
+///
+/// # Errors
+/// If the server cannot be reached or refuses.
+pub async fn with_certificate(link: &Link) -> Result<Link, SwarmError> {
+    if link.certificate.is_some() {
+        return Ok(link.clone());
+    }
+    Ok(Link { certificate: in_time(session_info(link)).await??.certificate_sha256, ..link.clone() })
+}
+
+async fn session_info(link: &Link) -> Result<SessionInfo, SwarmError> {
+    let token = link.token.as_ref().ok_or(SwarmError::NoToken)?;
     let broken = |error: &dyn std::fmt::Display| SwarmError::Broken(error.to_string());
-    let stream = TokioIo::new(connect_page(options, link.secure).await?);
+    let stream = TokioIo::new(connect_page(&ConnectOptions::new(link, Trust::Any), link.secure).await?);
     let (mut sender, driver) = http1::handshake(stream).await.map_err(|error| broken(&error))?;
     let request = Request::get(SESSION_INFO_PATH)
         .header(header::HOST, link.authority())
@@ -293,19 +301,15 @@ async fn session_info(link: &Link, options: &ConnectOptions, token: &str) -> Res
     }
 }
 
-/// Proves the token as the page does over a WebSocket, bound to the certificate that browsers pin, if any.
-fn prove(
-    certificate: Option<CertificateHash>,
-    token: &str,
-    server_nonce: Bytes32,
-) -> Result<(Binding, TokenProof), SwarmError> {
+/// Proves the token as the page does over a WebSocket, bound to the certificate that the link names, if any.
+fn prove(link: &Link, token: &str, server_nonce: Bytes32) -> Result<(Binding, TokenProof), SwarmError> {
     let client_nonce = nonce().map_err(|error| SwarmError::Broken(error.to_string()))?;
-    let binding = match certificate {
+    let binding = match link.certificate {
         Some(hash) => Binding::Certificate { server_nonce, client_nonce, certificate: hash.bytes() },
         None => Binding::Nonces { server_nonce, client_nonce },
     };
     let mac = binding.prove(token, Role::Client);
-    let proof = match certificate {
+    let proof = match link.certificate {
         Some(_) => TokenProof::Certificate { nonce: client_nonce, mac },
         None => TokenProof::Nonces { nonce: client_nonce, mac },
     };

@@ -19,7 +19,7 @@ use crate::{Carrier, MemberEvent, MemberSetup, Profile, RoomTally, Summary, Synt
 use nearlight_system::{of_process as time_of_process, own as own_time};
 use video::VideoTally;
 
-pub use connection::{DisconnectReason, MemberConnection, ReceivedMessage};
+pub use connection::{DisconnectReason, MemberConnection, ReceivedMessage, with_certificate};
 
 /// Interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -143,10 +143,15 @@ pub fn room_name(first: &str, room: usize) -> String {
 /// # Errors
 /// If nobody could join.
 pub async fn run(
-    options: Options,
+    mut options: Options,
     stop: impl Future<Output = ()>,
     mut progress: impl FnMut(&Progress),
 ) -> Result<Summary, SwarmError> {
+    if options.carrier == Carrier::WebSocket {
+        for link in &mut options.links {
+            *link = with_certificate(link).await?;
+        }
+    }
     let clock = Clock::start();
     let began = clock.now();
     let (phases, phase) = watch::channel(Phase::Active);

@@ -20,7 +20,7 @@ use crate::windows::WindowEvent;
 /// Maximum number of outputs queued for the studio. Guess: the studio takes them at once.
 const MAX_QUEUED_OUTPUTS: usize = 256;
 
-pub(super) struct Shared {
+pub(super) struct SharedSource {
     pub(super) sink: OnceLock<Arc<dyn PictureSink>>,
     pub(super) flags: CaptureFlags,
     pub(super) state: Mutex<State>,
@@ -49,7 +49,7 @@ pub(super) struct State {
     pub(super) outputs: VecDeque<(Viewer, Output)>,
 }
 
-impl Shared {
+impl SharedSource {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -101,7 +101,7 @@ impl Viewer {
         if let Some(first) = captured.views.first() {
             return (0..usize::from(kind.1)).map(|eye| *captured.views.get(eye).unwrap_or(first)).collect();
         }
-        views_at((&self.views, self.exchange.input.head()), &self.predictor, kind, size, at)
+        views_at(&self.views, &self.exchange, &self.predictor, kind, size, at)
     }
 
     pub(super) fn recipient(&self, captured: &SharedPicture, kind: (DisplayKind, u8), size: Size) -> Recipient {

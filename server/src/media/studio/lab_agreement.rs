@@ -10,9 +10,8 @@ use nearlight_codec::{
     CodecError, CodecKind, EncodedPicture, Encoder, EncoderDescription, EncoderFactory, Picture, Reference,
 };
 use nearlight_lab::{CaptureMoment, Plan, capture_moments};
-use nearlight_rate::Step;
 use nearlight_scene::{TestCard, Viewer};
-use nearlight_session::{EncoderTarget, SkipReason};
+use nearlight_session::SkipReason;
 use nearlight_units::{Bitrate, FrameId};
 
 use super::*;
@@ -157,16 +156,9 @@ impl Source for Script {
 }
 
 fn target(facts: &CaptureFacts) -> StreamTarget {
-    let rate = Bitrate::from_mbps(1);
-    StreamTarget {
-        encoder: EncoderTarget { rate, key: false, recover: false, acknowledged: None, next: FrameId(0) },
-        refusal: facts.refusal,
-        display: DisplayKind::Screen,
-        step: Step { rung: 0, scale: 1.0, frame_rate: facts.frame_rate },
-        render_to_display: None,
-        best_capture: None,
-        sound: Bitrate::ZERO,
-    }
+    let mut target = StreamTarget { refusal: facts.refusal, ..StreamTarget::of_screen(Bitrate::from_mbps(1)) };
+    target.step.frame_rate = facts.frame_rate;
+    target
 }
 
 #[test]

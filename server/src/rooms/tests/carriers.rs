@@ -81,7 +81,8 @@ struct Member {
 impl Member {
     async fn join(server: &Server, carrier: Carrier, name: &str, x: f32) -> Self {
         let clock = server.clock;
-        let opened = within(MemberConnection::open(&server.link, carrier, &join_of(name), clock)).await;
+        let link = within(live::with_certificate(&server.link)).await.expect("an answer");
+        let opened = within(MemberConnection::open(&link, carrier, &join_of(name), clock)).await;
         let connection = opened.unwrap_or_else(|error| panic!("{name}: {error}"));
         let mut replica = Replica::new(clock.now(), Span::from_millis(50));
         let head = Pose { position: [x, 1.5, 0.0], ..Pose::default() };
@@ -315,10 +316,7 @@ async fn door(server: &Server, words: Vec<ServerMessage>) -> u16 {
     tokio::spawn(async move {
         let mut words = words.into_iter();
         while let Ok((mut stream, _)) = listener.accept().await {
-            // Clients ask for the certificate before they open a WebSocket.
-            let mut head = [0; 17];
-            let length = stream.peek(&mut head).await.expect("a request");
-            let said = if head[..length] == *b"GET /session.json" { None } else { words.next() };
+            let said = words.next();
             tokio::spawn(async move {
                 let Some(said) = said else {
                     let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, behind)).await.expect("the server");
@@ -341,10 +339,11 @@ async fn door(server: &Server, words: Vec<ServerMessage>) -> u16 {
 async fn crowd(members: usize, words: Vec<ServerMessage>) -> Result<nearlight_swarm::Summary, SwarmError> {
     let server = Server::start();
     let port = door(&server, words).await;
+    let link = within(live::with_certificate(&server.link)).await.expect("an answer");
     let profile = Profile { ramp_seconds: 0.0, active_seconds: 2.0, rest_seconds: 0.5, ..Profile::default() };
     let options = live::Options {
         profile: Arc::new(profile),
-        links: vec![Link { secure: false, port, ..server.link.clone() }],
+        links: vec![Link { secure: false, port, ..link }],
         carrier: Carrier::WebSocket,
         members,
         rooms: 1,

@@ -34,6 +34,20 @@ impl StreamTarget {
         let MediaTarget { encoder, refusal, step, render_to_display, best_capture, sound, playback_buffer: _ } = target;
         Self { encoder, refusal, display, step, render_to_display, best_capture, sound }
     }
+
+    /// Returns the target of a new session with a screen, at this rate and without sound.
+    #[cfg(test)]
+    pub(crate) const fn of_screen(rate: Bitrate) -> Self {
+        Self {
+            encoder: EncoderTarget { rate, key: false, recover: false, acknowledged: None, next: FrameId(0) },
+            refusal: None,
+            display: DisplayKind::Screen,
+            step: Step { rung: 0, scale: 1.0, frame_rate: 1.0 },
+            render_to_display: None,
+            best_capture: None,
+            sound: Bitrate::ZERO,
+        }
+    }
 }
 
 /// A delivery of the studio to the session.
