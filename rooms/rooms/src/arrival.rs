@@ -2,6 +2,8 @@
 
 use nearlight_wire::Pose;
 
+use crate::replica::Replica;
+
 /// Distance along the ground, in metres, within which somebody takes a starting place. Guess: people who stand closer crowd each other.
 const PLACE_RADIUS: f32 = 1.2;
 
@@ -22,8 +24,24 @@ pub fn starting_place(places: &[Pose], people: &[Pose]) -> Option<usize> {
     best.map(|(number, _)| number)
 }
 
+impl Replica {
+    /// Returns the number of the place that this member takes on its arrival, see [`starting_place`]. None if it stays where its `head` is,
+    /// because nobody stands there who came before it. Those who came after it make room for it in the same way.
+    #[must_use]
+    pub fn starting_place(&self, places: &[Pose], head: Option<&Pose>) -> Option<usize> {
+        let you = self.you()?;
+        let former = self.state().members().map(|(id, _)| id).filter(|id| *id < you);
+        let people: Vec<Pose> = former.filter_map(|id| Some(self.seen(id)?.avatar.head)).collect();
+        if head.is_some_and(|head| !is_taken(head, &people)) {
+            return None;
+        }
+        let stays = |number: &usize| head.is_some_and(|head| is_taken(&places[*number], std::slice::from_ref(head)));
+        starting_place(places, &people).filter(|number| !stays(number))
+    }
+}
+
 /// Returns whether somebody takes the place at which a newcomer's head is.
-pub(crate) fn is_taken(head: &Pose, people: &[Pose]) -> bool {
+fn is_taken(head: &Pose, people: &[Pose]) -> bool {
     people.iter().any(|other| ground_distance(head, other) < PLACE_RADIUS)
 }
 

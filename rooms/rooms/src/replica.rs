@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 use nearlight_units::{Span, Time};
 use nearlight_wire::Pose;
 
-use crate::arrival::{is_taken, starting_place};
 use crate::cursor::Reader;
 use crate::digest::Digest;
 use crate::history::History;
@@ -213,20 +212,6 @@ impl Replica {
     #[must_use]
     pub const fn last_received(&self) -> Option<Time> {
         self.last_received
-    }
-
-    /// Returns the number of the place that this member takes on its arrival, see [`starting_place`]. None if it stays where its `head` is,
-    /// because nobody stands there who came before it. Those who came after it make room for it in the same way.
-    #[must_use]
-    pub fn starting_place(&self, places: &[Pose], head: Option<&Pose>) -> Option<usize> {
-        let you = self.you?;
-        let former = self.state.members().map(|(id, _)| id).filter(|id| *id < you);
-        let people: Vec<Pose> = former.filter_map(|id| Some(self.seen(id)?.avatar.head)).collect();
-        if head.is_some_and(|head| !is_taken(head, &people)) {
-            return None;
-        }
-        let stays = |number: &usize| head.is_some_and(|head| is_taken(&places[*number], std::slice::from_ref(head)));
-        starting_place(places, &people).filter(|number| !stays(number))
     }
 
     /// Returns the newest known state of a member's body. For this member, it is the body that was set.
