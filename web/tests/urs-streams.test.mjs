@@ -1,7 +1,7 @@
 // Our own stream under the study's instrument: the streams of its Table 3 are there, and its rhythm is found.
 
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
+import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
@@ -12,6 +12,8 @@ const why = whyNoCapture();
 
 test("a capture of a session shows the study's streams and frames in groups", { skip: why === "" ? false : why }, async () => {
   const folder = await mkdtemp(path.join(tmpdir(), "nearlight-noise-"));
+  // A server that root starts decodes films as the user nobody.
+  await chmod(folder, 0o755);
   const browser = await openBrowser();
   try {
     const film = path.join(folder, "noise.avi");
