@@ -2,54 +2,31 @@
 //!
 //! [`supervise`] runs in a separate process. The X server and the program are its children, which it ends when its standard input closes.
 //! [`ProgramSource`] is the server's end: it captures the display, manages its windows, and injects the viewers' input. The decisions are
-//! in [`controls`], [`keyboard`], [`gamepad`], [`gamepads`], [`motors`], [`layout`] and [`sandbox`], which do no IO.
+//! in [`input`], [`layout`] and [`supervisor::sandbox`], which do no IO.
 
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 
-mod capture;
-mod clipboard;
-mod connection;
-mod control_group;
-mod controls;
-mod cursor;
-mod environment;
-mod gamepad;
-mod gamepad_devices;
-mod gamepad_file;
-mod gamepads;
-mod host;
-mod injection;
-mod keyboard;
+mod input;
 mod layout;
 mod microphone;
-mod motors;
-mod output_limit;
-mod properties;
 mod pulse;
-mod reconnection;
-mod renderer;
-mod sandbox;
-mod screen;
 mod shared_memory;
 mod source;
 mod specification;
 mod supervisor;
 mod sway;
 mod threads;
-mod users;
-mod visible_files;
 mod watchdog;
-mod windows;
-mod xtest;
+mod x11;
 
-pub use sandbox::Sandbox;
 pub use source::{OUTPUT_LOG_TARGET, ProgramSource};
 pub use specification::{
     Compositor, CpuShare, DEFAULT_PROCESSES, GamepadBackend, MemoryLimit, ProgramExit, ProgramOptions, Restart,
 };
+pub use supervisor::sandbox::Sandbox;
 pub use supervisor::supervise;
-pub use users::{Identity, find_user, hindrance};
+pub use supervisor::users::{Identity, find_user, hindrance};
 
 /// Describes what renders OpenGL on the X display of this name.
 ///
@@ -57,7 +34,7 @@ pub use users::{Identity, find_user, hindrance};
 ///
 /// The display does not accept a connection of this process.
 pub fn graphics_on(display: &str) -> Result<&'static str, DisplayError> {
-    connection::DisplayAddress::Named(display.into()).connect().map(|display| display.graphics())
+    x11::connection::DisplayAddress::Named(display.into()).connect().map(|display| display.graphics())
 }
 
 /// Why a program cannot be served.

@@ -27,17 +27,17 @@ use serde::Serialize;
 use self::messages::{PageMessage, PageRequest, message, page_message};
 use self::shared::{SharedSource, State};
 use crate::DisplayError;
-use crate::capture::CaptureFlags;
-use crate::connection::{DisplayAddress, ThreadError, Waker, wake_pipe};
-use crate::controls::ControlState;
-use crate::environment;
-use crate::injection::{InjectionEvent, InjectionHost, ViewerEvent};
+use crate::input::controls::ControlState;
 use crate::microphone::Microphone;
 use crate::specification::{ProgramExit, ProgramOptions, Report, SOUND_SOCKET, SupervisorCommand, Task};
+use crate::supervisor::environment;
 use crate::sway;
 use crate::threads::{ThreadInputs, Threads, open_x};
 use crate::watchdog::{Activity, OBSERVATION_INTERVAL, Watchdog};
-use crate::windows::{WindowCommand, WindowEvent};
+use crate::x11::capture::CaptureFlags;
+use crate::x11::connection::{DisplayAddress, ThreadError, Waker, wake_pipe};
+use crate::x11::injection::{InjectionEvent, InjectionHost, ViewerEvent};
+use crate::x11::windows::{WindowCommand, WindowEvent};
 
 /// Maximum number of viewers' events that wait for the display. Guess: eight viewers with 60 a second while a program blocks it for half a minute.
 const MAX_QUEUED_VIEWER_EVENTS: usize = 16 << 10;

@@ -9,8 +9,8 @@ use nearlight_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::Sandbox;
-use crate::gamepad::Rumble;
-use crate::gamepads::PadChange;
+use crate::input::gamepad::Rumble;
+use crate::input::gamepads::PadChange;
 
 /// Options of a program to serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

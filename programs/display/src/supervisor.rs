@@ -3,16 +3,23 @@
 //! The server gives up the privileges for starting programs before it opens its ports, so a separate process is needed. It also makes sure
 //! that nothing keeps running when the server ends, in whatever way: the supervisor ends everything when its standard input closes.
 
+pub(crate) mod control_group;
 mod display_server;
+pub(crate) mod environment;
 mod fence;
 mod gamepads;
 mod graphics;
+pub(crate) mod host;
 mod launcher;
 mod limits;
 mod locale;
 mod memory_namespace;
+pub(crate) mod output_limit;
 mod program;
+pub(crate) mod sandbox;
 mod sound;
+pub(crate) mod users;
+pub(crate) mod visible_files;
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
@@ -33,10 +40,10 @@ use self::graphics::name_renderer;
 use self::launcher::Launcher;
 use self::limits::{ProgramLimits, SharedOutputLimit};
 use self::program::Bubblewrap;
-use crate::gamepads::PadChange;
-use crate::host::{descendants, find_program};
+use crate::input::gamepads::PadChange;
 use crate::specification::{Compositor, ProgramExit, ProgramOptions, Report, SupervisorCommand, Task};
-use crate::users::{ProgramUser, identity};
+use crate::supervisor::host::{descendants, find_program};
+use crate::supervisor::users::{ProgramUser, identity};
 
 /// Interval of the checks for children that have ended. Guess: unnoticeable, and 20 checks a second cost nothing.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

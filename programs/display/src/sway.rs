@@ -22,10 +22,10 @@ use self::devices::VirtualDevices;
 use self::screencopy::ScreenCopy;
 use self::windows::SwayWindows;
 use crate::DisplayError;
-use crate::connection::ThreadError;
-use crate::injection::Injection;
-use crate::screen::ScreenSize;
 use crate::threads::{ThreadInputs, Threads};
+use crate::x11::connection::ThreadError;
+use crate::x11::injection::Injection;
+use crate::x11::screen::ScreenSize;
 
 /// Prefix of the name of sway's IPC socket.
 pub(crate) const IPC_SOCKET_PREFIX: &str = "sway-ipc.";

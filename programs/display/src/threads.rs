@@ -7,15 +7,15 @@ use std::sync::mpsc::Receiver;
 use nearlight_scene::PictureSink;
 
 use crate::DisplayError;
-use crate::capture::{Capture, CaptureFlags};
-use crate::connection::{DisplayAddress, ThreadError, WakePipe};
-use crate::injection::Injection;
-use crate::reconnection::Reconnection;
-use crate::screen::ScreenSize;
 use crate::specification::ProgramOptions;
 use crate::watchdog::Activity;
-use crate::windows::{WindowCommand, WindowEvent, Windows};
-use crate::xtest::XDevices;
+use crate::x11::capture::{Capture, CaptureFlags};
+use crate::x11::connection::{DisplayAddress, ThreadError, WakePipe};
+use crate::x11::injection::Injection;
+use crate::x11::reconnection::Reconnection;
+use crate::x11::screen::ScreenSize;
+use crate::x11::windows::{WindowCommand, WindowEvent, Windows};
+use crate::x11::xtest::XDevices;
 
 /// The body of the thread that captures pictures until the source is gone.
 pub(crate) type CaptureThread = Box<dyn FnOnce(&dyn PictureSink) -> Result<(), ThreadError> + Send>;

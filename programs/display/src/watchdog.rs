@@ -17,7 +17,7 @@ const BLOCKED_AFTER: Span = Span::from_secs(3);
 /// replaced before anyone notices.
 const MAX_UNREPORTED_LOSSES: u32 = 2;
 /// Time without a loss after which connections count as stable. It is longer than the longest delay before a connection is opened again
-/// ([`crate::reconnection::MAX_DELAY`]).
+/// ([`crate::x11::reconnection::MAX_DELAY`]).
 const STABLE_AFTER: Span = Span::from_secs(10);
 
 /// What a thread of the display is doing. Another thread reads it.

@@ -30,6 +30,7 @@ mod entry;
 mod front;
 mod lease;
 pub mod nats;
+mod owned_room;
 #[cfg_attr(not(feature = "nats"), expect(dead_code, reason = "the client of NATS uses it"))]
 mod replay;
 #[cfg_attr(not(feature = "nats"), expect(dead_code, reason = "the client of NATS uses it"))]

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use nearlight_rooms::{CheckpointError, Join, JoinError, MemberId, ObjectId, Room, RoomConfig, RoomEvent, is_urgent};
+use nearlight_rooms::{CheckpointError, Join, JoinError, ObjectId, Room, RoomConfig, is_urgent};
 use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::Pose;
 
 use crate::batch::{Batch, Connection, DownstreamItem, UpstreamItem, split};
 use crate::entry::{Entry, ServerId};
 use crate::lease::{Lease, WriteError};
+use crate::owned_room::{DownstreamItems, OwnedRoom};
 
 /// Interval at which the checkpoint of a changing room is written. A takeover loses at most as much.
 const CHECKPOINT_INTERVAL: Span = Span::from_millis(100);
@@ -52,22 +53,9 @@ struct LocalMember {
     /// The term in which the owner has confirmed the member's seat.
     joined: Option<u32>,
     asked_at: Option<Time>,
-    told: bool,
+    /// Whether the member has been told that it has joined.
+    answered: bool,
     blocked: bool,
-}
-
-/// The room at its owner.
-#[derive(Debug)]
-struct OwnedRoom {
-    room: Room,
-    term: u32,
-    /// The member behind each server's connection.
-    members: BTreeMap<(ServerId, Connection), MemberId>,
-    connections: BTreeMap<MemberId, (ServerId, Connection)>,
-    checkpoint: Vec<u8>,
-    empty_since: Time,
-    /// Whether the room is paused, because the lease has expired.
-    paused: bool,
 }
 
 /// See [`crate`].
@@ -96,7 +84,7 @@ pub struct SharedRoom {
     /// Why a takeover could not continue the checkpoint.
     problem: Option<CheckpointError>,
     up: Vec<(Connection, UpstreamItem)>,
-    down: BTreeMap<ServerId, Vec<(Connection, DownstreamItem)>>,
+    down: DownstreamItems,
     batch_due: Option<Time>,
     batches: VecDeque<(ServerId, Batch)>,
     to_members: VecDeque<(Connection, MemberOutput)>,
@@ -158,7 +146,7 @@ impl SharedRoom {
 
     /// Takes the join of a client that has connected to this server from this address. The join must have a key.
     pub fn on_join(&mut self, now: Time, connection: Connection, address: IpAddr, join: Join) {
-        let local = LocalMember { join, address, joined: None, asked_at: None, told: false, blocked: false };
+        let local = LocalMember { join, address, joined: None, asked_at: None, answered: false, blocked: false };
         self.locals.insert(connection, local);
         self.over = false;
         self.advance(now);
@@ -285,12 +273,12 @@ impl SharedRoom {
         match item {
             DownstreamItem::Joined => {
                 local.joined = Some(term);
-                if !std::mem::replace(&mut local.told, true) {
+                if !std::mem::replace(&mut local.answered, true) {
                     self.to_members.push_back((connection, MemberOutput::Joined));
                 }
             }
             DownstreamItem::Refused(error) => {
-                let to = if local.told { MemberOutput::Ended } else { MemberOutput::Refused(error) };
+                let to = if local.answered { MemberOutput::Ended } else { MemberOutput::Refused(error) };
                 self.to_members.push_back((connection, to));
                 self.locals.remove(&connection);
             }
@@ -541,62 +529,6 @@ impl SharedRoom {
     /// Returns the next message for a member who is connected here.
     pub fn poll_member(&mut self) -> Option<(Connection, MemberOutput)> {
         self.to_members.pop_front()
-    }
-}
-
-impl OwnedRoom {
-    fn new(now: Time, term: u32, room: Room) -> Self {
-        let (members, connections) = (BTreeMap::new(), BTreeMap::new());
-        Self { room, term, members, connections, checkpoint: Vec::new(), empty_since: now, paused: false }
-    }
-
-    fn on_join(
-        &mut self,
-        now: Time,
-        key: &(ServerId, Connection),
-        address: IpAddr,
-        join: &Join,
-        down: &mut BTreeMap<ServerId, Vec<(Connection, DownstreamItem)>>,
-    ) -> DownstreamItem {
-        if self.members.contains_key(key) {
-            return DownstreamItem::Joined;
-        }
-        match self.room.on_join_from(now, Some(address), join, self.room.grantable(join.role)) {
-            Ok(member) => {
-                self.members.insert(key.clone(), member);
-                // The member's previous connection is obsolete.
-                if let Some(former) = self.connections.insert(member, key.clone()) {
-                    self.members.remove(&former);
-                    down.entry(former.0).or_default().push((former.1, DownstreamItem::Ended));
-                }
-                DownstreamItem::Joined
-            }
-            Err(error) => DownstreamItem::Refused(error),
-        }
-    }
-
-    /// Forwards the room's messages to all connected members.
-    fn drain(&mut self, now: Time, down: &mut BTreeMap<ServerId, Vec<(Connection, DownstreamItem)>>) {
-        let mut out = Vec::new();
-        while let Some(member) = self.room.poll_transmit(now, &mut out) {
-            let bytes = std::mem::take(&mut out);
-            if let Some((server, connection)) = self.connections.get(&member) {
-                down.entry(server.clone()).or_default().push((*connection, DownstreamItem::Message(bytes)));
-            }
-        }
-        while let Some((member, bytes)) = self.room.poll_voice() {
-            if let Some((server, connection)) = self.connections.get(&member) {
-                down.entry(server.clone()).or_default().push((*connection, DownstreamItem::Message(bytes.to_vec())));
-            }
-        }
-        while let Some(event) = self.room.poll_event() {
-            if let RoomEvent::Ended { member, .. } = event
-                && let Some(key) = self.connections.remove(&member)
-            {
-                self.members.remove(&key);
-                down.entry(key.0).or_default().push((key.1, DownstreamItem::Ended));
-            }
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use nearlight_wire::MAX_CLIPBOARD_BYTES;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::clipboard::CopiedText;
+use crate::x11::clipboard::CopiedText;
 
 /// An application message in which a viewer's page makes a request to the display.
 #[derive(Debug, Deserialize)]

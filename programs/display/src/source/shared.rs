@@ -9,13 +9,13 @@ use nearlight_wire::{CursorShape, Haptics, HapticsTarget, MAX_HAPTICS_MILLISECON
 use serde_json::json;
 
 use super::messages::{clipboard_output, message, page_message, windows_page_message};
-use crate::capture::CaptureFlags;
-use crate::controls::ControlState;
-use crate::cursor::hidden;
-use crate::gamepad::Rumble;
+use crate::input::controls::ControlState;
+use crate::input::gamepad::Rumble;
 use crate::specification::ProgramExit;
 use crate::watchdog::TroubleReport;
-use crate::windows::WindowEvent;
+use crate::x11::capture::CaptureFlags;
+use crate::x11::cursor::hidden;
+use crate::x11::windows::WindowEvent;
 
 /// Maximum number of outputs queued for the studio. Guess: the studio takes them at once.
 const MAX_QUEUED_OUTPUTS: usize = 256;

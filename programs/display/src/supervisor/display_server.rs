@@ -14,11 +14,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::memory_namespace::MemoryNamespace;
 use super::{POLL_INTERVAL, Supervisor, SupervisorEvent, now, pause};
-use crate::connection::{DisplayAddress, x_socket};
-use crate::host::{authority, naming, pid, random, random_name};
 use crate::specification::Report;
+use crate::supervisor::host::{authority, naming, pid, random, random_name};
+use crate::supervisor::users::Identity;
 use crate::sway;
-use crate::users::Identity;
+use crate::x11::connection::{DisplayAddress, x_socket};
 
 /// Candidates for display numbers, above those of desktops and other X servers, which begin at 0.
 const DISPLAY_NUMBERS: Range<u32> = 64..1_024;

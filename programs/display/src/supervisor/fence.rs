@@ -6,8 +6,8 @@
 use std::ffi::{OsStr, OsString};
 
 use super::launcher::can_scope_sockets;
-use crate::host::find_program;
-use crate::users::Identity;
+use crate::supervisor::host::find_program;
+use crate::supervisor::users::Identity;
 
 /// What separates the program from the abstract sockets of other processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

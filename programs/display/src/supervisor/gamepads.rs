@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use nearlight_wire::MAX_GAMEPADS;
 
 use super::{Supervisor, SupervisorEvent};
-use crate::gamepad::Rumble;
-use crate::gamepad_devices::GamepadDevices;
-use crate::gamepad_file::GamepadFile;
-use crate::gamepads::PadChange;
-use crate::host::{naming, random_name};
-use crate::sandbox::{Input, Sandbox};
+use crate::input::gamepad::Rumble;
+use crate::input::gamepad_devices::GamepadDevices;
+use crate::input::gamepad_file::GamepadFile;
+use crate::input::gamepads::PadChange;
 use crate::specification::{GamepadBackend, Report};
-use crate::users::Identity;
+use crate::supervisor::host::{naming, random_name};
+use crate::supervisor::sandbox::{Input, Sandbox};
+use crate::supervisor::users::Identity;
 
 /// The program's gamepads, and the folder that its sandbox shows as `/dev/input`.
 pub(super) struct ProgramGamepads {

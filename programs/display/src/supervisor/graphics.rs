@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::display_server::DisplayServer;
 use super::{POLL_INTERVAL, Supervisor, now, pause};
-use crate::renderer::{self, NVIDIA, VENDOR_VARIABLE};
 use crate::specification::Task;
+use crate::x11::renderer::{self, NVIDIA, VENDOR_VARIABLE};
 
 /// Maximum time that a driver may take to render for the first time. Guess: enough for a cold disk.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use nearlight_units::{Bytes, Span, Time};
 
 use super::{DEFAULT_NICENESS, Supervisor, SupervisorEvent, now, pause};
-use crate::control_group::{ControlGroups, Limit};
-use crate::host::{machine_memory, threads_of};
-use crate::output_limit::{OutputLimit, Verdict};
 use crate::specification::ProgramOptions;
-use crate::users::ProgramUser;
+use crate::supervisor::control_group::{ControlGroups, Limit};
+use crate::supervisor::host::{machine_memory, threads_of};
+use crate::supervisor::output_limit::{OutputLimit, Verdict};
+use crate::supervisor::users::ProgramUser;
 
 /// Maximum number of bytes of a line of output. Longer lines are split.
 const MAX_LINE_BYTES: u64 = 2_048;

@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 
 use super::Supervisor;
-use crate::sandbox::Sandbox;
+use crate::supervisor::sandbox::Sandbox;
 
 /// The IPC namespace of a display server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

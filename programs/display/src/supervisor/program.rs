@@ -11,12 +11,14 @@ use super::fence::NetworkFence;
 use super::limits::data_limit;
 use super::locale::set_locale;
 use super::{Supervisor, report};
-use crate::environment::reaches_program;
-use crate::host::{find_program, pid};
-use crate::sandbox::{self, EMPTY_HOME, KernelFeatures, RUNTIME_FOLDER, Requirements, Sandbox, is_graphics_device};
 use crate::specification::Report;
-use crate::users::{Identity, ProgramUser};
-use crate::visible_files::VisibleFiles;
+use crate::supervisor::environment::reaches_program;
+use crate::supervisor::host::{find_program, pid};
+use crate::supervisor::sandbox::{
+    self, EMPTY_HOME, KernelFeatures, RUNTIME_FOLDER, Requirements, Sandbox, is_graphics_device,
+};
+use crate::supervisor::users::{Identity, ProgramUser};
+use crate::supervisor::visible_files::VisibleFiles;
 
 /// The shell command that is the first process of the program's PID namespace. It waits until all processes in it have ended, because a
 /// launcher that ends at once must not take its program with it.

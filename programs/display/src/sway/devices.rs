@@ -17,11 +17,11 @@ use wayland_protocols_wlr::virtual_pointer::v1::client::zwlr_virtual_pointer_v1:
 
 use super::{bound, connect, keymap};
 use crate::DisplayError;
-use crate::connection::ThreadError;
-use crate::controls::Action;
-use crate::injection::Devices;
-use crate::keyboard::{Keymap, Step};
-use crate::screen::ScreenSize;
+use crate::input::controls::Action;
+use crate::input::keyboard::{Keymap, Step};
+use crate::x11::connection::ThreadError;
+use crate::x11::injection::Devices;
+use crate::x11::screen::ScreenSize;
 
 /// `XKB_V1` of `wl_keyboard.keymap_format`.
 const XKB_V1: u32 = 1;

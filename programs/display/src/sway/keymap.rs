@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
-use crate::keyboard::Keymap;
+use crate::input::keyboard::Keymap;
 
 /// The smallest key code.
 const FIRST_CODE: u8 = 8;
@@ -126,7 +126,7 @@ mod tests {
     use nearlight_wire::key_codes::key_code;
 
     use super::*;
-    use crate::keyboard::{Keyboard, Step};
+    use crate::input::keyboard::{Keyboard, Step};
 
     #[test]
     fn keys_have_the_names_of_their_places() {

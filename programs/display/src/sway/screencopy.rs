@@ -19,9 +19,9 @@ use wayland_protocols_wlr::screencopy::v1::client::zwlr_screencopy_manager_v1::Z
 
 use super::{bound, connect};
 use crate::DisplayError;
-use crate::capture::{CaptureDecision, CaptureFlags, Schedule};
-use crate::connection::{ThreadError, WakePipe};
 use crate::shared_memory::SharedMemory;
+use crate::x11::capture::{CaptureDecision, CaptureFlags, Schedule};
+use crate::x11::connection::{ThreadError, WakePipe};
 
 /// Delay before a request is repeated that has failed, as it does while the output is being resized. Guess: about a frame.
 const RETRY_DELAY: Span = Span::from_millis(20);

@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::DisplayError;
-use crate::connection::{ThreadError, WakePipe};
-use crate::screen::{ScreenSize, size_for};
-use crate::windows::{MAX_TITLE, WindowCommand, WindowEvent};
+use crate::x11::connection::{ThreadError, WakePipe};
+use crate::x11::screen::{ScreenSize, size_for};
+use crate::x11::windows::{MAX_TITLE, WindowCommand, WindowEvent};
 
 /// The beginning of a message.
 const MAGIC: &[u8; 6] = b"i3-ipc";

@@ -1,8 +1,8 @@
 use nearlight_wire::{Gamepad, Touch};
 
 use super::*;
-use crate::gamepad::PadState;
-use crate::keyboard::Keymap;
+use crate::input::gamepad::PadState;
+use crate::input::keyboard::Keymap;
 
 const ONE: Viewer = Viewer(1);
 const TWO: Viewer = Viewer(2);

@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::sandbox::Sandbox;
+use crate::supervisor::sandbox::Sandbox;
 
 /// Variables that every program gets.
 const PASSED_VARIABLES: [&str; 7] = ["PATH", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "DRI_PRIME"];

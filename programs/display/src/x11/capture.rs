@@ -21,10 +21,10 @@ use x11rb::protocol::{ErrorKind, Event};
 use x11rb::x11_utils::X11Error;
 
 use crate::DisplayError;
-use crate::connection::{Display, WakePipe, XError};
-use crate::reconnection::Reconnection;
-use crate::screen::ScreenSize;
 use crate::shared_memory::SharedMemory;
+use crate::x11::connection::{Display, WakePipe, XError};
+use crate::x11::reconnection::Reconnection;
+use crate::x11::screen::ScreenSize;
 
 /// Times after the last change, in milliseconds, at which the picture is submitted again, so that an encoder can refine details for which a
 /// moving picture left no bits. The last one is early enough for the picture to be sharp 300 ms after the change.

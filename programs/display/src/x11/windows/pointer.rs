@@ -6,8 +6,8 @@ use x11rb::protocol::xfixes::ConnectionExt as _;
 use x11rb::protocol::xproto::{ConnectionExt as _, EventMask, GrabMode, GrabStatus};
 
 use super::{POINTER_RECHECK_DELAYS_MS, WindowEvent, Windows};
-use crate::connection::XError;
-use crate::cursor::{CursorImage, hidden, shape_of};
+use crate::x11::connection::XError;
+use crate::x11::cursor::{CursorImage, hidden, shape_of};
 
 impl Windows {
     /// Reports the pointer if it has changed. It counts as captured if it is hidden and grabbed.

@@ -7,7 +7,7 @@
 use nearlight_wire::{Gamepad, MAX_GAMEPADS};
 use serde::{Deserialize, Serialize};
 
-use crate::gamepad::PadState;
+use crate::input::gamepad::PadState;
 
 /// A new state of one of the program's gamepads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

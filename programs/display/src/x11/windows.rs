@@ -25,11 +25,11 @@ use x11rb::protocol::xproto::{
 use x11rb::wrapper::ConnectionExt as _;
 
 use crate::DisplayError;
-use crate::clipboard::{Clipboard, CopiedText};
-use crate::connection::{Display, WakePipe, XError};
 use crate::layout::{Layout, Rectangle, WindowProperties};
-use crate::properties::{Atoms, read_properties};
-use crate::screen::{Screen, ScreenSize, size_for};
+use crate::x11::clipboard::{Clipboard, CopiedText};
+use crate::x11::connection::{Display, WakePipe, XError};
+use crate::x11::properties::{Atoms, read_properties};
+use crate::x11::screen::{Screen, ScreenSize, size_for};
 
 /// The left-pointing arrow of X's cursor font, and its mask.
 const ARROW: u16 = 68;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::connection::{Display, DisplayAddress, XError};
 use crate::watchdog::Activity;
+use crate::x11::connection::{Display, DisplayAddress, XError};
 
 /// Time before a lost connection is replaced. Guess: viewers barely notice it.
 const MIN_DELAY: Duration = Duration::from_millis(50);

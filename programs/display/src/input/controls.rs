@@ -9,8 +9,8 @@ use nearlight_wire::{
     Devices, InputEvent, Key, MAX_GAMEPADS, Pointer, PointerButton, ScreenPoint, WHEEL_UNITS_PER_PIXEL,
 };
 
-use crate::gamepads::{Gamepads, PadChange};
-use crate::keyboard::{Keyboard, Step};
+use crate::input::gamepads::{Gamepads, PadChange};
+use crate::input::keyboard::{Keyboard, Step};
 
 /// Wheel units per notch: browsers report 100 CSS pixels for one.
 const UNITS_PER_NOTCH: i32 = 100 * WHEEL_UNITS_PER_PIXEL;

@@ -17,7 +17,7 @@ use x11rb::protocol::xproto::{
 use x11rb::wrapper::ConnectionExt as _;
 
 use self::reader::SelectionReader;
-use crate::connection::{Display, XError};
+use crate::x11::connection::{Display, XError};
 
 x11rb::atom_manager! {
     pub(crate) Atoms: AtomsCookie {

@@ -9,11 +9,11 @@ use x11rb::protocol::xtest::{self, ConnectionExt as _};
 use x11rb::wrapper::ConnectionExt as _;
 
 use crate::DisplayError;
-use crate::connection::{Display, ThreadError, XError};
-use crate::controls::Action;
-use crate::injection::Devices;
-use crate::keyboard::{Keymap, Step};
-use crate::reconnection::Reconnection;
+use crate::input::controls::Action;
+use crate::input::keyboard::{Keymap, Step};
+use crate::x11::connection::{Display, ThreadError, XError};
+use crate::x11::injection::Devices;
+use crate::x11::reconnection::Reconnection;
 
 /// Time that programs get to read a new keyboard map. Without it, programs were observed to type wrong characters; with 5 ms, never.
 const SETTLE_TIME: Duration = Duration::from_millis(5);

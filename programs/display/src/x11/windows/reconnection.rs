@@ -6,8 +6,8 @@ use std::sync::mpsc::Receiver;
 use x11rb::protocol::xproto::{ConnectionExt as _, MapState};
 
 use super::{WindowCommand, WindowEvent, Windows, ignore_request_errors};
-use crate::connection::{ThreadError, WakePipe, XError};
-use crate::reconnection::Reconnection;
+use crate::x11::connection::{ThreadError, WakePipe, XError};
+use crate::x11::reconnection::Reconnection;
 
 impl Windows {
     /// Manages windows until all senders of commands are dropped, over new connections if programs end them.

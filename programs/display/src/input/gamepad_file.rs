@@ -23,8 +23,8 @@ use fuser::{
 };
 use rustix::io::Errno;
 
-use crate::gamepad::{EVENT_BYTES, OVERRUN, PadState, Rumble, event_bytes, plays_effect, uploads_effect};
-use crate::motors::Motors;
+use crate::input::gamepad::{EVENT_BYTES, OVERRUN, PadState, Rumble, event_bytes, plays_effect, uploads_effect};
+use crate::input::motors::Motors;
 
 /// The file's name among the input devices.
 const FILE_NAME: &str = "event0";

@@ -25,10 +25,10 @@ use rustix::fs::{CWD, Dev, FileType, Mode, OFlags, fcntl_setfl, makedev, mknodat
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::connection::{WakePipe, Waker, wake_pipe};
-use crate::gamepad::{AXES, DEVICE_NAME, IDENTIFIERS, PadState, Rumble, event_bytes, keys};
-use crate::gamepads::PadChange;
-use crate::motors::{Effects, MAX_EFFECTS, Motors};
+use crate::input::gamepad::{AXES, DEVICE_NAME, IDENTIFIERS, PadState, Rumble, event_bytes, keys};
+use crate::input::gamepads::PadChange;
+use crate::input::motors::{Effects, MAX_EFFECTS, Motors};
+use crate::x11::connection::{WakePipe, Waker, wake_pipe};
 
 const UINPUT: &str = "/dev/uinput";
 /// The kernel's list of input handlers, one per line.

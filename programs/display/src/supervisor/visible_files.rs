@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use crate::sandbox::{is_system, is_the_sandboxes_own};
+use crate::supervisor::sandbox::{is_system, is_the_sandboxes_own};
 
 /// What an interpreter in the folder `bin` of its installation needs besides its own file: Python's and Java's, for example.
 const INSTALLATION_ENTRIES: [&str; 5] = ["lib", "lib64", "libexec", "conf", "pyvenv.cfg"];

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::gamepad::Rumble;
+use crate::input::gamepad::Rumble;
 
 /// Shortest interval between two reported effects, because each report is a message to the viewer. Guess: motors are slower.
 const MIN_RUMBLE_INTERVAL: Duration = Duration::from_millis(20);

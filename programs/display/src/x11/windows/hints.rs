@@ -5,7 +5,7 @@ use x11rb::protocol::xproto::{AtomEnum, PropMode, Window};
 use x11rb::wrapper::ConnectionExt as _;
 
 use super::Windows;
-use crate::connection::{Display, XError};
+use crate::x11::connection::{Display, XError};
 
 impl Windows {
     /// Publishes the display's size for programs that ask the window manager.

@@ -5,7 +5,7 @@ use nearlight_wire::MAX_CLIPBOARD_BYTES;
 use x11rb::protocol::xproto::{Atom, AtomEnum, ConnectionExt as _, SelectionNotifyEvent, Window};
 
 use super::{Atoms, CopiedText, from_latin1};
-use crate::connection::{Display, XError};
+use crate::x11::connection::{Display, XError};
 
 /// The state of a selection, and of reading it.
 pub(super) struct SelectionReader {

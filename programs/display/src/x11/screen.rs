@@ -10,7 +10,7 @@ use x11rb::connection::Connection as _;
 use x11rb::protocol::randr::{self, ConnectionExt as _, ModeFlag, ModeInfo, Rotation};
 use x11rb::protocol::xproto::ConnectionExt as _;
 
-use crate::connection::{Display, XError};
+use crate::x11::connection::{Display, XError};
 
 /// Smallest display, in pixels. Guess: desktop programs are designed for at least 640 by 480, and a browser's window is wider than high.
 const MIN_SIZE: (u16, u16) = (640, 360);

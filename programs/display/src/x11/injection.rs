@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use nearlight_scene::{Viewer, ViewerInput};
 use nearlight_units::Time;
 
-use crate::connection::ThreadError;
-use crate::controls::{Action, ControlState, Controls, MIN_MOVE_INTERVAL};
-use crate::gamepads::PadChange;
-use crate::keyboard::{Keyboard, Keymap};
-use crate::screen::ScreenSize;
+use crate::input::controls::{Action, ControlState, Controls, MIN_MOVE_INTERVAL};
+use crate::input::gamepads::PadChange;
+use crate::input::keyboard::{Keyboard, Keymap};
 use crate::watchdog::Activity;
+use crate::x11::connection::ThreadError;
+use crate::x11::screen::ScreenSize;
 
 /// A display's keyboard and pointer.
 pub(crate) trait Devices: Send {
@@ -221,7 +221,7 @@ mod tests {
     use nearlight_wire::{Devices as DevicesState, InputEvent, Key};
 
     use super::*;
-    use crate::keyboard::Step;
+    use crate::input::keyboard::Step;
 
     const ONE: Viewer = Viewer(1);
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use nearlight_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::visible_files::VisibleFiles;
+use crate::supervisor::visible_files::VisibleFiles;
 
 /// How strictly the program is isolated from the machine's files and processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,7 +239,7 @@ pub(crate) fn is_the_sandboxes_own(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::visible_files::VisibleFile;
+    use crate::supervisor::visible_files::VisibleFile;
 
     fn line(sandbox: Sandbox, network: bool) -> String {
         line_with(sandbox, network, Input::Nothing, &VisibleFiles::default())

@@ -3,9 +3,9 @@
 use x11rb::properties::{WmHints, WmSizeHints};
 use x11rb::protocol::xproto::{self, AtomEnum, ConnectionExt as _, Window};
 
-use crate::connection::{Display, XError};
 use crate::layout::{Rectangle, WindowProperties};
-use crate::windows::MAX_TITLE;
+use crate::x11::connection::{Display, XError};
+use crate::x11::windows::MAX_TITLE;
 
 x11rb::atom_manager! {
     pub(crate) Atoms: AtomsCookie {
