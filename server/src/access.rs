@@ -1,6 +1,7 @@
 //! Who may connect: hosts and addresses, links with their tokens, the proof of a token, and places for sessions.
 
 pub(crate) mod admission;
+pub(crate) mod certificate;
 pub(crate) mod handshake;
 pub(crate) mod hosts;
 pub(crate) mod identity_file;

@@ -24,11 +24,12 @@ use nearlight_rooms::{Role, is_room_name};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+use crate::access::certificate::CertificateSource;
 use crate::access::hosts::{Hosts, requested_host};
 use crate::access::links::{check_of, token_for};
 use crate::access::pairing::{AuthError, Pairing};
 use crate::http::{Secure, Site};
-use crate::serve::{CERTIFICATE_CHECK, OwnCertificate, ServerError};
+use crate::serve::{CERTIFICATE_CHECK, ServerError};
 use crate::state::seconds;
 use crate::transports::rtc::whep::{Client, HttpRefusal, token_in};
 
@@ -114,8 +115,8 @@ impl BoundFront {
     /// Serves with the events of the directory, until `stop` completes.
     pub async fn run(self, mut directory: mpsc::Receiver<DirectoryEvent>, stop: impl Future<Output = ()>) {
         let Self { listener, identity, options, clock } = self;
-        let FrontOptions { hosts, token, everybody, nearest, .. } = options;
-        let mut own_certificate = OwnCertificate::of(&identity, &hosts, None);
+        let FrontOptions { hosts, token, everybody, nearest, certificate, .. } = options;
+        let mut certificate = CertificateSource::new(&identity, certificate, &hosts, None);
         let hosts = Hosts::of_machine(&identity, hosts);
         let pairing = Pairing::new(&token, None);
         let front = Mutex::new(Front::new(check_of(&token)));
@@ -135,11 +136,10 @@ impl BoundFront {
                     session.close(1, "this is a front: open its link in a browser, or ask it for /servers.json");
                 }
                 Some(_) = pages.join_next() => {}
-                _ = certificate_check.tick() => if let Some(own) = &mut own_certificate && own.age.is_renewal_due() {
-                    match own.renew().and_then(|identity| listener.set_identity(&identity)) {
-                        Ok(()) => tracing::info!("the self-signed certificate was renewed"),
-                        Err(error) => tracing::error!(%error, "the self-signed certificate could not be renewed"),
-                    }
+                _ = certificate_check.tick() => if let Some(identity) = certificate.as_mut().and_then(CertificateSource::poll)
+                    && let Err(error) = listener.set_identity(&identity)
+                {
+                    tracing::error!(%error, "the new certificate cannot be used");
                 },
             }
         }

@@ -13,8 +13,8 @@ use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::link_layer::HardwareAddress;
 use nearlight_net::tcp::{CongestionControlError, check_congestion_control};
 use nearlight_net::{
-    CertificateAge, CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Limits, Link,
-    ListenOptions, Listener, NetError, SessionInfo, Token, TokenError, bind_udp,
+    CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Limits, Link, ListenOptions,
+    Listener, NetError, SessionInfo, Token, TokenError, bind_udp,
 };
 use nearlight_rate::{Bounds, UnknownController, new_controller};
 use nearlight_rooms::Role;
@@ -22,11 +22,12 @@ use nearlight_scene::{Application, OpenedSource, PacedTestCard, PushSource, Scen
 use nearlight_session::CaptureAlignment;
 use nearlight_units::Bitrate;
 use nearlight_webrtc::Certificate;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Interval;
 
 use crate::access::admission::Admission;
+use crate::access::certificate::CertificateSource;
 use crate::access::hosts::Hosts;
-use crate::access::identity_file::IdentityFile;
 use crate::access::links::{check_of, token_for};
 use crate::access::pairing::Pairing;
 use crate::event_log::{EventLog, EventLogThread};
@@ -47,8 +48,8 @@ use crate::transports::Acceptors;
 use crate::transports::rtc::whep::HttpRefusal;
 use crate::transports::rtc::{self, RtcEndpoint};
 
-/// Interval at which the age of a self-signed certificate is checked. A machine that was asleep or whose clock was set has a valid one
-/// again after that time.
+/// Interval at which the age of a self-signed certificate, or the file of the owner's, is checked. A machine that was asleep or whose clock was
+/// set has a valid one again after that time.
 pub(crate) const CERTIFICATE_CHECK: Duration = Duration::from_secs(10);
 /// Interval at which the server checks that the studio still runs.
 const STUDIO_CHECK: Duration = Duration::from_millis(500);
@@ -113,7 +114,9 @@ pub struct Server {
     /// The names and addresses for which requests are answered.
     hosts: Hosts,
     unity: Option<UnityOptions>,
-    own_certificate: Option<OwnCertificate>,
+    certificate: Option<CertificateSource>,
+    /// Notified when the certificate is to be checked at once.
+    certificate_check: Arc<Notify>,
     closing: watch::Sender<bool>,
     event_log: Option<EventLogThread>,
     sustained: SustainedFormat,
@@ -192,7 +195,7 @@ impl BoundServer {
     #[must_use]
     pub fn local_link(&self) -> Link {
         let only = self.listener.only_address().map(|address| address.to_string());
-        match self.identity.names().into_iter().next().or(only) {
+        match self.certified_names().into_iter().next().or(only) {
             Some(host) => self.link(true, host),
             None => self.link(false, "localhost".into()),
         }
@@ -204,9 +207,21 @@ impl BoundServer {
         let announced = self.options.announced.iter().copied();
         let addresses =
             || announced.chain(self.listener.reachable_addresses()).map(|address| address.to_string()).collect();
-        let names = self.identity.names();
+        let names = self.certified_names();
         let hosts: Vec<String> = if names.is_empty() { addresses() } else { names };
         hosts.into_iter().map(|host| self.link(true, host)).collect()
+    }
+
+    /// Returns the names under which the owner's certificate is trusted, those that the owner gave first: the certificate may be that of several
+    /// servers, which names each of them by a wildcard. Empty if the certificate is self-signed.
+    fn certified_names(&self) -> Vec<String> {
+        let names = self.identity.names();
+        if names.is_empty() && self.identity.certificate_names().is_empty() {
+            return names;
+        }
+        let mut given: Vec<String> = self.options.hosts.iter().filter(|host| !host.contains('*')).cloned().collect();
+        given.extend(names.into_iter().filter(|name| !self.options.hosts.contains(name)));
+        given
     }
 
     /// Returns the link to which a front sends clients, with `https` and without a token: with a name that the owner gave, or else the
@@ -335,7 +350,6 @@ impl BoundServer {
             check: Box::new(move |from, token| checking.check_token(from, token).map_err(HttpRefusal::from)),
             model,
         });
-        let own_certificate = OwnCertificate::of(&identity, &options.hosts, options.identity_file);
         let (ice_servers, unity, event_log) = (options.ice_servers, options.unity, event_log_thread);
         Ok(Server {
             listener,
@@ -346,7 +360,8 @@ impl BoundServer {
             page,
             hosts,
             unity,
-            own_certificate,
+            certificate: CertificateSource::new(&identity, options.certificate, &options.hosts, options.identity_file),
+            certificate_check: Arc::default(),
             closing,
             event_log,
             sustained,
@@ -384,6 +399,12 @@ impl Server {
         Observer(Arc::clone(&self.state.metrics))
     }
 
+    /// Returns what makes the server check its certificate at once when it is notified, instead of within [`CERTIFICATE_CHECK`].
+    #[must_use]
+    pub fn certificate_check(&self) -> Arc<Notify> {
+        Arc::clone(&self.certificate_check)
+    }
+
     /// Serves until `stop` completes, then says goodbye to every client.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let Self {
@@ -395,7 +416,8 @@ impl Server {
             page,
             hosts,
             unity,
-            own_certificate,
+            mut certificate,
+            certificate_check,
             closing,
             event_log,
             sustained: _,
@@ -414,8 +436,7 @@ impl Server {
         rooms::open_world(&state, &sessions).await;
         let router = page::router(Arc::clone(&page)).merge(routes);
         let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock));
-        let mut certificate_check = tokio::time::interval(CERTIFICATE_CHECK);
-        let mut own_certificate = own_certificate;
+        let mut next_certificate_check = tokio::time::interval(CERTIFICATE_CHECK);
         let mut check = tokio::time::interval(STUDIO_CHECK);
         let (mut session_tasks, mut pages) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
         tokio::pin!(stop);
@@ -439,8 +460,8 @@ impl Server {
                         tracing::error!(%error, "a session failed");
                     }
                 }
-                _ = certificate_check.tick() => if let Some(own) = &mut own_certificate && own.age.is_renewal_due() {
-                    renew(&listener, &page, &state.pairing, own)?;
+                () = tick_or(&mut next_certificate_check, &certificate_check) => if let Some(identity) = certificate.as_mut().and_then(CertificateSource::poll) {
+                    replace_certificate(&listener, &page, &state.pairing, &identity);
                 },
                 _ = check.tick() => if state.studio.has_failed() {
                     break;
@@ -456,6 +477,14 @@ impl Server {
         accepting.shutdown().await;
         drop((site, page, sessions, begun));
         finish(state, event_log).await
+    }
+}
+
+/// Waits for the next tick, or until it is notified.
+async fn tick_or(interval: &mut Interval, now: &Notify) {
+    tokio::select! {
+        _ = interval.tick() => {}
+        () = now.notified() => {}
     }
 }
 
@@ -483,42 +512,17 @@ fn pinned(identity: &Identity) -> Option<CertificateHash> {
     identity.is_self_signed().then(|| identity.certificate_sha256())
 }
 
-/// A self-signed certificate, which this server renews.
-pub(crate) struct OwnCertificate {
-    /// Names besides this machine's own.
-    names: Vec<String>,
-    pub(crate) age: CertificateAge,
-    /// The place where it is kept.
-    file: Option<IdentityFile>,
-}
-
-impl OwnCertificate {
-    /// Returns none for a certificate of the owner's.
-    pub(crate) fn of(identity: &Identity, names: &[String], file: Option<IdentityFile>) -> Option<Self> {
-        Some(Self { age: identity.age()?, names: names.to_vec(), file })
+/// Presents another certificate from now on.
+fn replace_certificate(listener: &Listener, page: &PageState, pairing: &Pairing, identity: &Identity) {
+    let hash = pinned(identity);
+    if let Some(hash) = hash {
+        // A proof that is bound to the certificate may arrive as soon as the certificate is presented.
+        pairing.set_certificate(hash);
     }
-
-    /// Makes a new certificate, or takes the one that another server of the same user has made.
-    pub(crate) fn renew(&mut self) -> Result<Identity, NetError> {
-        let identity = match &self.file {
-            Some(file) => file.certificate(&self.names)?,
-            None => Identity::self_signed(&self.names)?,
-        };
-        self.age = identity.age().unwrap_or(self.age);
-        Ok(identity)
+    if let Err(error) = listener.set_identity(identity) {
+        return tracing::error!(%error, "the new certificate cannot be used");
     }
-}
-
-fn renew(listener: &Listener, page: &PageState, pairing: &Pairing, own: &mut OwnCertificate) -> Result<(), NetError> {
-    let identity = own.renew()?;
-    let hash = identity.certificate_sha256();
-    // A proof that is bound to the certificate may arrive as soon as the certificate is presented.
-    pairing.set_certificate(hash);
-    listener.set_identity(&identity)?;
-    *page.info.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
-        SessionInfo { certificate_sha256: Some(hash) };
-    tracing::info!("the self-signed certificate was renewed");
-    Ok(())
+    *page.info.write().unwrap_or_else(std::sync::PoisonError::into_inner) = SessionInfo { certificate_sha256: hash };
 }
 
 /// Opens WebRTC's socket, on the port after the page's if that is free.

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use nearlight_fleet::{GameServer, SdkAnswer, SdkCall};
+use nearlight_fleet::{GameServer, SdkAnswer, SdkCall, ServerState};
 use nearlight_net::Clock;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -29,53 +29,81 @@ pub(crate) async fn serve(clock: Clock, capacity: usize, taken: impl Fn() -> usi
     let mut server = GameServer::new(clock.now(), capacity);
     let (states, mut seen) = mpsc::channel(16);
     let watching = tokio::spawn(watch(port, states));
-    let mut complained = false;
+    let mut is_silent = false;
     while !server.is_over() {
         server.on_taken(clock.now(), taken());
         while let Some(call) = server.poll_call(clock.now()) {
             let answer = make(port, call).await;
-            if let Err(error) = &answer
-                && !std::mem::replace(&mut complained, true)
-            {
-                tracing::warn!("Agones' SDK does not answer at port {port} ({error:#}); still trying");
+            match (&answer, is_silent) {
+                (Err(error), false) => {
+                    tracing::warn!("Agones' SDK does not answer at port {port} ({error:#}); still trying");
+                }
+                (Ok(_), true) => tracing::info!("Agones' SDK answers again"),
+                _ => {}
             }
+            is_silent = answer.is_err();
             let answer = answer.unwrap_or(SdkAnswer::Failed);
             if answer == SdkAnswer::Missing {
                 tracing::warn!("the fleet has no counter `{COUNTER}`: places are not counted");
             }
             server.on_answer(clock.now(), call, answer);
         }
-        if let Ok(Some((state, deleted))) = tokio::time::timeout(CHECK_INTERVAL, seen.recv()).await {
-            tracing::info!(state, deleted, "Agones' state of this server");
-            server.on_state(&state, deleted);
+        if let Some((call, state)) = server.poll_stuck(clock.now()) {
+            tracing::warn!(
+                state,
+                "Agones' SDK has accepted `{}`, but the state has not changed. Its sidecar may lack the right to change game servers: check \
+                 that the namespace has the ServiceAccount agones-sdk and its RoleBinding",
+                &path_of(call)[1..]
+            );
+        }
+        if let Ok(Some(state)) = tokio::time::timeout(CHECK_INTERVAL, seen.recv()).await {
+            tracing::info!(state = state.name, deleted = state.is_deleted, "Agones' state of this server");
+            server.on_state(clock.now(), state);
         }
     }
     watching.abort();
 }
 
+const fn path_of(call: SdkCall) -> &'static str {
+    match call {
+        SdkCall::Ready => "/ready",
+        SdkCall::Health => "/health",
+        SdkCall::Allocate => "/allocate",
+        SdkCall::Count { .. } => "/v1beta1/counters/places",
+        SdkCall::Shutdown => "/shutdown",
+    }
+}
+
 async fn make(port: u16, call: SdkCall) -> anyhow::Result<SdkAnswer> {
-    let counter = format!("/v1beta1/counters/{COUNTER}");
-    let (method, path, body) = match call {
-        SdkCall::Ready => ("POST", "/ready", "{}".to_owned()),
-        SdkCall::Health => ("POST", "/health", "{}".to_owned()),
-        SdkCall::Count { taken, capacity } => {
-            // 64-bit numbers are texts in this JSON (protobuf's).
-            ("PATCH", counter.as_str(), format!(r#"{{"count":"{taken}","capacity":"{capacity}"}}"#))
-        }
-        SdkCall::Shutdown => ("POST", "/shutdown", "{}".to_owned()),
+    let (method, body) = match call {
+        // 64-bit numbers are texts in this JSON (protobuf's).
+        SdkCall::Count { taken, capacity } => ("PATCH", format!(r#"{{"count":"{taken}","capacity":"{capacity}"}}"#)),
+        _ => ("POST", "{}".to_owned()),
     };
-    let status = tokio::time::timeout(ANSWER_LIMIT, async {
+    let path = path_of(call);
+    let exchange = tokio::time::timeout(ANSWER_LIMIT, async {
         let mut stream = request(port, method, path, &body).await?;
         let status = status(&mut stream).await?;
-        // The connection is read to its end, so that it closes in order.
-        tokio::io::copy(&mut stream.take(MAX_ANSWER_BYTES), &mut tokio::io::sink()).await?;
-        anyhow::Ok(status)
+        let mut answer = Vec::new();
+        // To the end, so that the connection closes in order.
+        stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer).await?;
+        anyhow::Ok((status, answer))
     });
-    match status.await.context("no answer in time")?? {
+    let (status, answer) = exchange.await.context("no answer in time")??;
+    match status {
         200..300 => Ok(SdkAnswer::Done),
         404 | 501 if matches!(call, SdkCall::Count { .. }) => Ok(SdkAnswer::Missing),
+        // gRPC's errors without a code of their own are status 500, with the reason as a text.
+        500 if matches!(call, SdkCall::Count { .. }) && is_missing(&answer) => Ok(SdkAnswer::Missing),
         status => anyhow::bail!("{method} {path} was answered with status {status}"),
     }
+}
+
+/// Returns whether an error says that the fleet has no such counter, or Agones no counters at all.
+fn is_missing(answer: &[u8]) -> bool {
+    let reason: Value = serde_json::from_slice(answer).unwrap_or_default();
+    let reason = reason["message"].as_str().unwrap_or_default();
+    reason.contains("counter not found") || reason.contains("not enabled")
 }
 
 /// Sends a request as HTTP/1.0, whose answers are not cut into chunks and end with the connection.
@@ -103,8 +131,8 @@ async fn status(stream: &mut BufReader<TcpStream>) -> anyhow::Result<u16> {
     Ok(status)
 }
 
-/// Reports every state of the server that Agones tells, with whether it is being taken away.
-async fn watch(port: u16, states: mpsc::Sender<(String, bool)>) {
+/// Reports every state of the server that Agones tells.
+async fn watch(port: u16, states: mpsc::Sender<ServerState>) {
     while !states.is_closed() {
         if let Err(error) = follow(port, &states).await {
             tracing::debug!(%error, "the watch of Agones' state ended");
@@ -113,7 +141,7 @@ async fn watch(port: u16, states: mpsc::Sender<(String, bool)>) {
     }
 }
 
-async fn follow(port: u16, states: &mpsc::Sender<(String, bool)>) -> anyhow::Result<()> {
+async fn follow(port: u16, states: &mpsc::Sender<ServerState>) -> anyhow::Result<()> {
     let mut stream = request(port, "GET", "/watch/gameserver", "").await?;
     anyhow::ensure!(status(&mut stream).await? == 200, "the watch is refused");
     loop {
@@ -121,11 +149,46 @@ async fn follow(port: u16, states: &mpsc::Sender<(String, bool)>) -> anyhow::Res
         if (&mut stream).take(MAX_ANSWER_BYTES).read_line(&mut line).await? == 0 {
             return Ok(());
         }
-        let Ok(told) = serde_json::from_str::<Value>(&line) else { continue };
-        let server = &told["result"];
-        let Some(state) = server["status"]["state"].as_str() else { continue };
-        let deletion = &server["object_meta"]["deletion_timestamp"];
-        let deletion = deletion.as_i64().or_else(|| deletion.as_str()?.parse().ok()).unwrap_or_default();
-        states.send((state.to_owned(), deletion != 0)).await?;
+        if let Some(state) = parse_state(&line) {
+            states.send(state).await?;
+        }
+    }
+}
+
+/// Returns the state in one line of the watch.
+fn parse_state(line: &str) -> Option<ServerState> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let server = &message["result"];
+    let name = server["status"]["state"].as_str()?.to_owned();
+    let last_allocated = server["object_meta"]["annotations"]["agones.dev/last-allocated"].as_str();
+    let deletion = &server["object_meta"]["deletion_timestamp"];
+    let deletion = deletion.as_i64().or_else(|| deletion.as_str()?.parse().ok()).unwrap_or_default();
+    Some(ServerState { name, last_allocated: last_allocated.unwrap_or_default().to_owned(), is_deleted: deletion != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_read_from_a_line_of_the_watch() {
+        let line = r#"{"result":{"object_meta":{"name":"a","deletion_timestamp":"0","annotations":{"agones.dev/last-allocated":"2026-01-02T03:04:05.6Z"}},"status":{"state":"Allocated"}}}"#;
+        let state = parse_state(line).expect("a state");
+        assert_eq!((state.name.as_str(), state.is_deleted), ("Allocated", false));
+        assert_eq!(state.last_allocated, "2026-01-02T03:04:05.6Z");
+        let deleted = r#"{"result":{"object_meta":{"deletion_timestamp":"17"},"status":{"state":"Ready"}}}"#;
+        assert!(parse_state(deleted).is_some_and(|state| state.is_deleted && state.last_allocated.is_empty()));
+        assert_eq!(parse_state("{}"), None);
+        assert_eq!(parse_state("no JSON"), None);
+    }
+
+    #[test]
+    fn errors_of_counters_are_told_apart() {
+        assert!(is_missing(br#"{"code":2,"message":"counter not found: places","details":[]}"#));
+        assert!(is_missing(br#"{"code":2,"message":"CountsAndLists not enabled","details":[]}"#));
+        assert!(!is_missing(
+            br#"{"code":2,"message":"out of range. Count must be within range [0,Capacity]","details":[]}"#
+        ));
+        assert!(!is_missing(b"no JSON"));
     }
 }

@@ -3,8 +3,38 @@
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
+use clap::Args;
 use nearlight_net::{EthernetLink, Link};
 use nearlight_server::qr_code;
+
+/// What a server or front prints.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct OutputArguments {
+    /// Print one JSON object with links and ports once clients can connect
+    #[arg(long)]
+    json: bool,
+    /// Print links without their tokens, for logs that others read
+    #[arg(long)]
+    hide_tokens: bool,
+    /// Print only the links, one per line, and log only warnings and errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+impl OutputArguments {
+    pub(crate) fn style(self) -> Style {
+        Style::new(self.json, self.quiet)
+    }
+
+    /// Writes where the server can be reached to standard output.
+    pub(crate) fn print(self, announcement: &Announcement) -> anyhow::Result<()> {
+        if self.hide_tokens {
+            announcement.clone().without_tokens().print(self.style())
+        } else {
+            announcement.print(self.style())
+        }
+    }
+}
 
 /// The format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +75,21 @@ pub(crate) struct Announcement {
 }
 
 impl Announcement {
+    /// Removes the tokens from all links.
+    fn without_tokens(self) -> Self {
+        let hide = |link: Link| Link { token: None, ..link };
+        let hide_all = |links: Vec<Link>| links.into_iter().map(hide).collect();
+        let ethernet = self.ethernet.into_iter().map(|link| EthernetLink { token: None, ..link }).collect();
+        Self {
+            local: hide(self.local),
+            others: hide_all(self.others),
+            guests: hide_all(self.guests),
+            spectators: hide_all(self.spectators),
+            ethernet,
+            ..self
+        }
+    }
+
     /// Writes it to standard output. A reader that closes the pipe early does not end the server.
     pub(crate) fn print(&self, style: Style) -> anyhow::Result<()> {
         let text = match style {
@@ -135,6 +180,15 @@ mod tests {
         assert_eq!(words.matches("192.0.2.").count(), 4, "{words}");
         assert!(words.contains("for a guest,   https://192.0.2.2:8090/#token=guest\n"), "{words}");
         assert!(words.contains("192.0.2.2:8090/#token=spectator\n"), "{words}");
+    }
+
+    #[test]
+    fn links_for_a_log_have_no_token() {
+        let secret = Link { token: Some("secret".into()), ..link(true, "192.0.2.3") };
+        let announcement = Announcement { local: secret.clone(), others: vec![secret], ..announcement() };
+        assert!(announcement.json().to_string().contains("secret"));
+        let json = announcement.without_tokens().json().to_string();
+        assert!(!json.contains("token") && json.contains("https://192.0.2.3:8090/"), "{json}");
     }
 
     #[test]

@@ -9,9 +9,9 @@ use nearlight_net::{Clock, Token};
 use nearlight_rooms::Role;
 use nearlight_server::{BoundFront, FrontOptions};
 
-use crate::announcement::{Announcement, Style};
+use crate::announcement::{Announcement, OutputArguments};
 use crate::fleet::FleetSecurity;
-use crate::sandbox::{SandboxNeeds, ServerSandbox};
+use crate::sandbox::{SandboxNeeds, ServerSandbox, certificate_paths};
 use crate::serve::stop_signal;
 use crate::{fleet, parse};
 
@@ -66,18 +66,14 @@ pub(crate) struct FrontArguments {
     /// Drop capabilities, access to most of the file system and unneeded system calls (Linux): on or off
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     sandbox: bool,
-    /// Print one JSON object with links and port once clients can connect
-    #[arg(long)]
-    json: bool,
-    /// Print only the links, one per line, and log only warnings and errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputArguments,
 }
 
 impl FrontArguments {
     /// Nothing but the link is wanted; see [`Style`].
     pub(crate) const fn is_quiet(&self) -> bool {
-        self.quiet
+        self.output.quiet
     }
 }
 
@@ -87,25 +83,11 @@ pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
         "this build cannot run a front, because it has no NATS support. {}.",
         fleet::HOW_TO_BUILD
     );
-    let FrontArguments {
-        nats,
-        security,
-        token,
-        everybody,
-        choose,
-        port,
-        address,
-        hosts,
-        cert,
-        key,
-        sandbox,
-        json,
-        quiet,
-    } = arguments;
+    let FrontArguments { nats, security, token, everybody, choose, port, address, hosts, cert, key, sandbox, output } =
+        arguments;
     let nearest = choose == ServerChoice::Nearest;
     let certificate = cert.zip(key);
-    let reads = certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]);
-    let reads = reads.chain(security.files()).collect();
+    let reads = certificate_paths(certificate.as_ref()).into_iter().chain(security.files()).collect();
     let sandbox = ServerSandbox::new(sandbox, None)?;
     let restricted = sandbox.enter(&SandboxNeeds { reads, writes: Vec::new(), lowest_port: port })?;
     let everybody = everybody.map(|role| match role {
@@ -131,8 +113,8 @@ pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
             rtc_port: None,
         };
         let stop = stop_signal(true)?;
-        announcement.print(Style::new(json, quiet))?;
-        if !quiet {
+        output.print(&announcement)?;
+        if !output.quiet {
             eprintln!("Press Ctrl-C to stop.");
         }
         front.run(directory, stop).await;

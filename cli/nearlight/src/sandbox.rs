@@ -26,6 +26,23 @@ pub(crate) struct SandboxNeeds {
     pub(crate) lowest_port: u16,
 }
 
+/// Returns what must be readable for the owner's certificate and key, also after another program has renewed them. Programs that do so give the new
+/// files other names and change a symbolic link, so the folders of a link and of its file are included. A file without a link is readable as long
+/// as it is not replaced.
+pub(crate) fn certificate_paths(files: Option<&(PathBuf, PathBuf)>) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for file in files.into_iter().flat_map(|(certificate, key)| [certificate, key]) {
+        paths.push(file.clone());
+        if file.is_symlink() {
+            let target = file.canonicalize().ok();
+            paths.extend(
+                [Some(file), target.as_ref()].into_iter().flatten().filter_map(|file| Some(file.parent()?.to_owned())),
+            );
+        }
+    }
+    paths
+}
+
 /// A server's sandbox, and the user that it becomes once its ports are open.
 #[derive(Debug)]
 pub(crate) struct ServerSandbox {
@@ -382,5 +399,21 @@ mod tests {
         let status = std::fs::read_to_string("/proc/thread-self/status").expect("this thread");
         let line = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
         line.expect("the kernel tells").trim().to_owned()
+    }
+
+    #[test]
+    fn folders_are_readable_for_certificates_behind_links_alone() {
+        let folder = std::env::temp_dir().join(format!("nearlight-certificate-paths-{}", std::process::id()));
+        let (live, archive) = (folder.join("live"), folder.join("archive"));
+        std::fs::create_dir_all(&live).expect("a folder");
+        std::fs::create_dir_all(&archive).expect("a folder");
+        std::fs::write(archive.join("key1.pem"), "").expect("a file");
+        std::fs::write(live.join("certificate.pem"), "").expect("a file");
+        std::os::unix::fs::symlink("../archive/key1.pem", live.join("key.pem")).expect("a link");
+        let files = (live.join("certificate.pem"), live.join("key.pem"));
+        let archive = archive.canonicalize().expect("it exists");
+        assert_eq!(certificate_paths(Some(&files)), [files.0.clone(), files.1.clone(), live, archive]);
+        assert_eq!(certificate_paths(None), Vec::<PathBuf>::new());
+        std::fs::remove_dir_all(&folder).expect("a folder");
     }
 }

@@ -4,9 +4,11 @@ mod help;
 mod identity;
 
 use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -23,14 +25,15 @@ use nearlight_session::pace::Mode;
 use nearlight_units::Bitrate;
 use nearlight_wire::RecoveryPolicy;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 
 use self::identity::IdentityArguments;
-use crate::announcement::{Announcement, Style};
+use crate::announcement::{Announcement, OutputArguments, Style};
 use crate::experiment::{Experiment, ServerExperiment};
 use crate::fleet::FleetSecurity;
 #[cfg(target_os = "linux")]
 use crate::program::ProgramArguments;
-use crate::sandbox::{SandboxNeeds, ServerSandbox};
+use crate::sandbox::{SandboxNeeds, ServerSandbox, certificate_paths};
 use crate::{agones, fleet, log, memory, parse};
 
 #[derive(Debug, Args)]
@@ -198,12 +201,8 @@ pub struct ServeArguments {
     /// TOML file with options, a key for each: see `nearlight config show`. Options of the command line take precedence
     #[arg(long, value_name = "FILE", env = "NEARLIGHT_CONFIG")]
     config: Option<PathBuf>,
-    /// Print one JSON object with links and ports once clients can connect
-    #[arg(long)]
-    json: bool,
-    /// Print only the links, one per line, and log only warnings and errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputArguments,
 }
 
 /// A system that starts and stops servers.
@@ -280,7 +279,7 @@ const fn usual_redundancy(recovery: RecoveryPolicy) -> &'static str {
 impl ServeArguments {
     /// Nothing but the link is wanted; see [`Style`].
     pub const fn is_quiet(&self) -> bool {
-        self.quiet
+        self.output.quiet
     }
 }
 
@@ -289,8 +288,8 @@ impl ServeArguments {
 /// # Errors
 /// For people.
 pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<ExitCode> {
-    let (quiet, sandboxed) = (arguments.quiet, arguments.sandbox);
-    let style = Style::new(arguments.json, quiet);
+    let (output, sandboxed) = (arguments.output, arguments.sandbox);
+    let style = output.style();
     let clock = experiment.clock;
     let interfaces = open_interfaces(&arguments)?;
     let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
@@ -334,7 +333,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         let announcer = carrier.map(|carrier| fleet::Announcer::new(carrier, clock, &server, capacity));
         let announcement = announcement_of(&server);
         let announce = || {
-            announcement.print(style)?;
+            output.print(&announcement)?;
             log::release();
             if let Some(unity) = &unity {
                 eprintln!("{}", unity_notice(unity));
@@ -360,13 +359,14 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
             sandbox.change_user()?;
         }
         check_pages(unity.as_ref())?;
-        let stop = stop_signal(quiet)?;
+        let stop = stop_signal(output.quiet)?;
         if !early {
             announce()?;
         }
-        if !quiet {
+        if !output.quiet {
             eprintln!("Source: {}\nStream: {}\n\nPress Ctrl-C to stop.", server.adapter(), server.format());
         }
+        reload_on_hangup(server.certificate_check())?;
         let (observer, announced) = (server.observer(), server.observer());
         let stop = async {
             let stop = stop_of_owner(stop, owner, (clock, capacity.iter().sum()), observer);
@@ -478,8 +478,7 @@ fn announcement_of(server: &BoundServer) -> Announcement {
 /// Returns what the sandbox must allow.
 fn needs(options: &ServeOptions, security: &FleetSecurity) -> anyhow::Result<SandboxNeeds> {
     let pages = options.unity.as_ref().and_then(|unity| unity.pages.clone());
-    let certificate = options.certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]);
-    let files = options.source.files().into_iter().chain(pages).chain(certificate);
+    let files = options.source.files().into_iter().chain(pages).chain(certificate_paths(options.certificate.as_ref()));
     let reads = files.chain(security.files()).collect();
     if let Some(events) = &options.events {
         // The sandbox refers to it by its path, so it must exist.
@@ -501,6 +500,22 @@ fn unity_notice(unity: &UnityOptions) -> String {
         "WITHOUT A TOKEN, anyone who can reach this port with a client of Unity Render Streaming can view and control the scene"
     };
     format!("{who}. Their signalling is also accepted over plain HTTP from other machines; the media is encrypted.\n")
+}
+
+/// Has the certificate read again at each SIGHUP, as services expect. At a terminal, the signal says that the terminal was closed, and ends the
+/// server.
+fn reload_on_hangup(certificate_check: Arc<Notify>) -> anyhow::Result<()> {
+    if std::io::stdin().is_terminal() || std::io::stderr().is_terminal() {
+        return Ok(());
+    }
+    let mut hangups = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            tracing::info!("SIGHUP: the certificate is read again");
+            certificate_check.notify_one();
+        }
+    });
+    Ok(())
 }
 
 /// Completes with the first termination signal. From the call on, not only from the first poll, such a signal no longer ends the process by

@@ -37,7 +37,7 @@ mod replay;
 mod seal;
 mod shared_room;
 
-pub use agones::{GameServer, SdkAnswer, SdkCall};
+pub use agones::{GameServer, SdkAnswer, SdkCall, ServerState};
 pub use announcement::{ANNOUNCEMENT_INTERVAL, ANNOUNCEMENT_TIMEOUT, Announcement, AnnouncementError, Places};
 pub use batch::{Batch, BatchError, Connection, DownstreamItem, MAX_BATCH_BYTES, UpstreamItem};
 pub use entry::{Entry, EntryError, NotAServerId, ServerId};

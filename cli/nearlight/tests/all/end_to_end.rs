@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nearlight_net::CertificateHash;
 use serde_json::Value;
 
 use support::{TOKEN, nearlight, serve};
@@ -228,6 +229,37 @@ fn a_server_that_starts_again_has_the_same_links_until_the_owner_replaces_the_to
     assert_ne!(replaced, link);
     let output = nearlight().args(["view", &link, "--headless", "--seconds", "1"]).output().expect("runs");
     assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_owner_s_certificate_is_read_again_when_it_was_renewed() {
+    let folder = scratch("renewed");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    // As clients of ACME do it: new files, and links that change.
+    let renew = |number: u32| {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        for (name, text) in [("certificate", made.cert.pem()), ("key", made.signing_key.serialize_pem())] {
+            let (file, link) = (format!("{name}{number}.pem"), folder.join(format!("{name}.pem")));
+            std::fs::write(folder.join(&file), text).expect("a file");
+            let _ = std::fs::remove_file(&link);
+            std::os::unix::fs::symlink(file, link).expect("a link");
+        }
+        CertificateHash::of(made.cert.der())
+    };
+    let first = renew(1);
+    let [certificate, key] = ["certificate.pem", "key.pem"].map(|name| folder.join(name).display().to_string());
+    let server = Server::start(&["--cert", &certificate, "--key", &key]);
+    let is_shown = |hash: &CertificateHash| {
+        let link = format!("{}&certificate={hash}", server.url);
+        let output = nearlight().args(["view", &link, "--headless", "--seconds", "1"]).output().expect("runs");
+        output.status.success()
+    };
+    assert!(is_shown(&first));
+    let second = renew(2);
+    server.interrupt("-HUP");
+    assert!((0..10).any(|_| is_shown(&second)), "the new certificate is never shown");
+    assert!(!is_shown(&first));
 }
 
 #[test]
