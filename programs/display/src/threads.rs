@@ -61,9 +61,10 @@ pub(crate) fn open_x(
     let graphics = card.map_or_else(|| first.graphics().to_owned(), |card| format!("OpenGL by {card}"));
     let shown = ScreenSize::new(first.size);
     let max_size = options.max_size.filter(|_| options.display.is_none());
-    let reconnection = |activity: &Activity| Reconnection::new(address.clone(), activity.clone());
-    let [of_windows, of_capture, of_injection] =
-        [inputs.windows.activity(), inputs.capture.activity(), &inputs.injection].map(reconnection);
+    let reconnection = |activity: &Activity, display| Reconnection::new(address.clone(), activity.clone(), display);
+    let of_windows = reconnection(inputs.windows.activity(), &first);
+    let of_capture = reconnection(inputs.capture.activity(), &second);
+    let of_injection = reconnection(&inputs.injection, &third);
     let windows = Windows::open(first, Arc::clone(&captured), shown.clone(), (options.size, max_size))?;
     let capture = Capture::open(second, shown.clone(), fps, inputs.capture, inputs.flags)?;
     let (devices, map) = XDevices::open(third, of_injection)?;

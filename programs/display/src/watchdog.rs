@@ -3,11 +3,13 @@
 //! The threads that use the display cannot tell: an X server that a program has grabbed does not answer them. Another thread watches what
 //! they do.
 
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nearlight_units::{Span, Time};
+use rustix::net::{Shutdown, shutdown};
 
 /// Interval at which the threads are observed. Guess: short against [`BLOCKED_AFTER`], and twice a second costs nothing.
 pub(crate) const OBSERVATION_INTERVAL: Duration = Duration::from_millis(500);
@@ -30,6 +32,8 @@ struct Counters {
     steps: AtomicU64,
     /// Number of connections that were lost, and of attempts to open one that failed.
     losses: AtomicU32,
+    /// The socket of the thread's connection, while there is another connection that can take its place.
+    replaceable: Mutex<Option<OwnedFd>>,
 }
 
 impl Activity {
@@ -46,6 +50,19 @@ impl Activity {
     /// Called when the thread has lost its connection, or could not open another one.
     pub(crate) fn on_loss(&self) {
         self.0.losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has the thread's connection ended if the display does not answer on it, because another one can take its place.
+    pub(crate) fn set_replaceable(&self, socket: Option<OwnedFd>) {
+        *self.0.replaceable.lock().unwrap_or_else(PoisonError::into_inner) = socket;
+    }
+
+    /// Ends the thread's connection, so that the thread takes the other one. Does nothing if there is no other one.
+    fn end_connection(&self) {
+        if let Some(socket) = self.0.replaceable.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // It fails only if the connection has ended by itself.
+            let _ = shutdown(&socket, Shutdown::Both);
+        }
     }
 
     fn advance(&self, parity: u64) {
@@ -107,7 +124,11 @@ impl ThreadObservation {
         if self.recent > MAX_UNREPORTED_LOSSES {
             return Some(Trouble::Disconnected);
         }
-        (steps % 2 == 1 && now.saturating_since(self.since) >= BLOCKED_AFTER).then_some(Trouble::Blocked)
+        let is_blocked = steps % 2 == 1 && now.saturating_since(self.since) >= BLOCKED_AFTER;
+        if is_blocked {
+            activity.end_connection();
+        }
+        is_blocked.then_some(Trouble::Blocked)
     }
 }
 

@@ -14,6 +14,7 @@ use x11rb::protocol::Event;
 use x11rb::protocol::xproto::Window;
 use x11rb::protocol::xtest::{self, ConnectionExt as _};
 use x11rb::rust_connection::{DefaultStream, RustConnection};
+use x11rb::wrapper::ConnectionExt as _;
 
 use crate::DisplayError;
 use crate::watchdog::Activity;
@@ -52,11 +53,12 @@ impl DisplayAddress {
         };
         let root = &connection.setup().roots[screen];
         let (root, size) = (root.root, (root.width_in_pixels, root.height_in_pixels));
+        let failed = |error: XError| ConnectFailure { reason: error.to_string(), gone: false };
         let display = Display { connection, root, size };
         // A program that grabs the server, and perhaps never releases it, must not freeze the viewers' picture and input.
         if display.require(xtest::X11_EXTENSION_NAME).is_ok() {
-            let controlled = display.connection.xtest_grab_control(true);
-            controlled.map_err(|error| ConnectFailure { reason: error.to_string(), gone: false })?;
+            display.connection.xtest_grab_control(true).map_err(|error| failed(error.into()))?;
+            display.connection.sync().map_err(|error| failed(error.into()))?;
         }
         Ok(display)
     }

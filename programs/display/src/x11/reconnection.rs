@@ -1,10 +1,18 @@
-//! New connections to a display in place of those that its programs have ended: any of them may do so (`XKillClient`).
+//! New connections to a display in place of those that its programs have ended (`XKillClient`) or blocked (`XGrabServer`): any of them may do so.
+//!
+//! A grab of the server does not hold our connections (XTEST's `GrabControl`). But X.Org's server sets aside those whose requests wait at the moment
+//! of the grab, and answers neither them nor new ones until its end. Therefore each thread has a spare connection, which waits for nothing.
 
 use std::fmt;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use x11rb::connection::Connection as _;
+use x11rb::protocol::xproto::{ConnectionExt as _, Pixmap};
+
 use crate::watchdog::Activity;
-use crate::x11::connection::{Display, DisplayAddress, XError};
+use crate::x11::connection::{ConnectFailure, Display, DisplayAddress, XError};
 
 /// Time before a lost connection is replaced. Guess: viewers barely notice it.
 const MIN_DELAY: Duration = Duration::from_millis(50);
@@ -17,17 +25,27 @@ const MIN_STABLE_CONNECTION: Duration = Duration::from_secs(10);
 
 /// Opens a thread's connections. A program that ends each of them ends neither the thread nor the server: the delays between attempts grow,
 /// and the attempts end only with the display.
-#[derive(Debug)]
 pub(crate) struct Reconnection {
     address: DisplayAddress,
     activity: Activity,
     delays: Delays,
+    /// A resource of the connection in use, by which another connection can end it; `None` if there was none.
+    current: Option<Pixmap>,
+    spare: SpareConnection,
 }
 
 impl Reconnection {
-    /// Creates it for the thread that does `activity`.
-    pub(crate) const fn new(address: DisplayAddress, activity: Activity) -> Self {
-        Self { address, activity, delays: Delays { next: MIN_DELAY, opened: None } }
+    /// Creates it for the thread that does `activity` over the connection `first`.
+    pub(crate) fn new(address: DisplayAddress, activity: Activity, first: &Display) -> Self {
+        let mut reconnection = Self::without_spare(address, activity);
+        reconnection.spare.put(reconnection.address.open().ok());
+        reconnection.on_connection(first);
+        reconnection
+    }
+
+    fn without_spare(address: DisplayAddress, activity: Activity) -> Self {
+        let delays = Delays { next: MIN_DELAY, opened: None };
+        Self { address, activity, delays, current: None, spare: SpareConnection::default() }
     }
 
     /// Opens a connection after `error`, if that says that the former one is lost, and makes of it what the thread needs. Tries again if
@@ -43,6 +61,7 @@ impl Reconnection {
         }
         let mut reason = error.to_string();
         loop {
+            self.activity.set_replaceable(None);
             self.activity.on_loss();
             self.activity.on_work();
             let delay = self.delays.on_loss(now());
@@ -50,26 +69,97 @@ impl Reconnection {
             if delay == MIN_DELAY {
                 tracing::warn!(
                     reason,
-                    "a connection to the program's display was ended, perhaps by the program, and is replaced"
+                    "a connection to the program's display was ended or blocked, perhaps by the program, and is replaced"
                 );
             } else {
                 tracing::debug!(reason, ?delay, "a connection to the program's display was ended again");
             }
             pause(delay);
             self.activity.on_work();
-            // This blocks if a program has grabbed the X server, which the watchdog reports as well.
-            let opened = match self.address.open() {
-                Ok(display) => prepare(display).map_err(|error| error.to_string()),
+            let display = match self.open() {
+                Ok(display) => display,
                 Err(failure) if failure.gone => return Err(error),
-                Err(failure) => Err(failure.reason),
-            };
-            match opened {
-                Ok(opened) => {
-                    self.delays.opened = Some(now());
-                    return Ok(opened);
+                Err(failure) => {
+                    reason = failure.reason;
+                    continue;
                 }
-                Err(again) => reason = again,
+            };
+            self.on_connection(&display);
+            match prepare(display) {
+                Ok(prepared) => {
+                    self.delays.opened = Some(now());
+                    return Ok(prepared);
+                }
+                Err(again) => reason = again.to_string(),
             }
+        }
+    }
+
+    /// Takes the spare connection, or opens one, which blocks while a program has grabbed the X server. The watchdog reports that.
+    fn open(&mut self) -> Result<Display, ConnectFailure> {
+        let Some(display) = self.spare.take() else { return self.address.open() };
+        // The server may still have the former connection, with what only one connection can have, such as the management of windows.
+        if let Some(former) = self.current.take() {
+            let ended = display.connection.kill_client(former).map_err(XError::from);
+            let ended = ended.and_then(|request| request.check().map_err(XError::from));
+            // It is refused if the former connection is gone already.
+            if let Err(error) = ended
+                && error.is_lost()
+            {
+                return Err(ConnectFailure { reason: error.to_string(), gone: false });
+            }
+        }
+        Ok(display)
+    }
+
+    /// Remembers the connection in use, and sees to it that there is a spare one. The spare one has no resources, so programs cannot end it.
+    fn on_connection(&mut self, display: &Display) {
+        self.current = create_resource(display).ok();
+        let Ok(socket) = display.connection.stream().as_fd().try_clone_to_owned() else { return };
+        if self.spare.is_there() {
+            self.activity.set_replaceable(Some(socket));
+        } else {
+            self.spare.open_later(self.address.clone(), self.activity.clone(), socket);
+        }
+    }
+}
+
+fn create_resource(display: &Display) -> Result<Pixmap, XError> {
+    let pixmap = display.connection.generate_id()?;
+    display.connection.create_pixmap(1, pixmap, display.root, 1, 1)?;
+    Ok(pixmap)
+}
+
+/// A connection that a thread has besides the one that it uses.
+#[derive(Clone, Default)]
+struct SpareConnection(Arc<Mutex<Option<Display>>>);
+
+impl SpareConnection {
+    fn take(&self) -> Option<Display> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, display: Option<Display>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = display;
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Opens it in a thread of its own, because that takes as long as a program grabs the server. From then on, the connection with this `socket` can
+    /// be replaced.
+    fn open_later(&self, address: DisplayAddress, activity: Activity, socket: OwnedFd) {
+        let spare = self.clone();
+        let opening = move || {
+            // Without one, a blocked connection stays in use until the program lets go.
+            if let Ok(display) = address.open() {
+                spare.put(Some(display));
+                activity.set_replaceable(Some(socket));
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("nearlight-spare".into()).spawn(opening) {
+            tracing::debug!(%error, "no spare connection to the program's display");
         }
     }
 }
@@ -133,7 +223,7 @@ mod tests {
     fn a_display_that_is_gone_ends_the_attempts() {
         let address = DisplayAddress::Own { number: u32::MAX, cookie: Vec::new() };
         let lost = || XError::Connection(x11rb::errors::ConnectionError::UnknownError);
-        let mut reconnection = Reconnection::new(address, Activity::default());
+        let mut reconnection = Reconnection::without_spare(address, Activity::default());
         let prepare = |_| -> Result<(), String> { unreachable!("there is no display of this number") };
         assert!(reconnection.connect(lost(), prepare).is_err());
     }

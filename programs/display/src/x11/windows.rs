@@ -246,6 +246,8 @@ impl Windows {
                 Ok(command) => ignore_request_errors(self.on_command(command, report))?,
                 Err(TryRecvError::Empty) => {
                     let again = POINTER_RECHECK_DELAYS_MS.get(self.rechecks).copied().map(Duration::from_millis);
+                    // The display's answer shows that it has not set the connection aside.
+                    self.display.connection.sync()?;
                     let settled = self.selected.map(|at| SELECTION_SETTLE_TIME.saturating_sub(at.elapsed()));
                     let event = wake_pipe.wait(&self.display, again.into_iter().chain(settled).min())?;
                     if event.is_none() && again.is_some() {

@@ -26,8 +26,8 @@ const FEEDBACK_BYTES: u16 = 20;
 pub(crate) struct XDevices {
     display: Display,
     reconnection: Reconnection,
-    /// Actions since the connection was last flushed. They are repeated if it is lost.
-    unsent: Vec<Action>,
+    /// Actions that the display has not confirmed. They are repeated if the connection is lost.
+    unconfirmed: Vec<Action>,
 }
 
 impl XDevices {
@@ -41,15 +41,15 @@ impl XDevices {
             Ok(false) => tracing::warn!("the display has no XTEST keyboard, so it repeats held keys by its own clock"),
             Err(error) => tracing::warn!(%error, "the display repeats held keys by its own clock"),
         }
-        Ok((Self { display, reconnection, unsent: Vec::new() }, map))
+        Ok((Self { display, reconnection, unconfirmed: Vec::new() }, map))
     }
 
-    /// Opens a new connection after `error` and repeats what the lost one may not have sent.
+    /// Opens a new connection after `error` and repeats what the display has not confirmed.
     fn recover(&mut self, error: XError) -> Result<(), XError> {
-        let unsent = &self.unsent;
+        let unconfirmed = &self.unconfirmed;
         self.display = self.reconnection.connect(error, |display| {
-            unsent.iter().try_for_each(|action| perform(&display, *action))?;
-            display.connection.flush()?;
+            unconfirmed.iter().try_for_each(|action| perform(&display, *action))?;
+            display.connection.sync()?;
             Ok::<_, XError>(display)
         })?;
         Ok(())
@@ -58,14 +58,15 @@ impl XDevices {
 
 impl Devices for XDevices {
     fn inject(&mut self, action: Action) -> Result<(), ThreadError> {
-        self.unsent.push(action);
+        self.unconfirmed.push(action);
         perform(&self.display, action).or_else(|error| self.recover(error))?;
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), ThreadError> {
-        self.display.connection.flush().map_err(XError::from).or_else(|error| self.recover(error))?;
-        self.unsent.clear();
+        // The display's answer shows that it has not set the connection aside.
+        self.display.connection.sync().map_err(XError::from).or_else(|error| self.recover(error))?;
+        self.unconfirmed.clear();
         Ok(())
     }
 }

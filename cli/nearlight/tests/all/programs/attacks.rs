@@ -27,7 +27,6 @@ fn tells(output: &Output, words: &str) -> bool {
 }
 
 #[test]
-#[ignore = "the picture stands still in some runs: docs/limits.md"]
 fn a_program_that_grabs_the_server_is_still_seen() {
     let folder = Folder::new("grab");
     let mut served = Served::start(&folder, "grab", 30);

@@ -170,9 +170,8 @@ static void x_window(const char *what) {
     printf("grabbed\n");
   }
   if (!strcmp(what, "grab-kill")) {
-    /* New connections are not answered while the server is grabbed. */
-    kill_others(display, window);
-    while (access("stop", F_OK)) poll(NULL, 0, 20);
+    /* The server's spare connections are used up after the first time, and new ones are not answered while the server is grabbed. */
+    for (; access("stop", F_OK); poll(NULL, 0, 20)) kill_others(display, window);
     X(int, UngrabServer, void *)(display);
     X(int, Sync, void *, int)(display, 0);
   }
