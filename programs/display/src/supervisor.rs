@@ -209,9 +209,7 @@ impl Supervisor {
             let count = self.gamepads.as_ref().map_or(0, ProgramGamepads::count);
             report(&Report::Started { how: format!("{how}{limits}, {gamepads}"), gamepads: count });
             let Some((ending, ran)) = self.wait_for(process)? else { return Ok(()) };
-            if ending != ProgramExit::Status(0) && ran < MIN_STABLE_RUN {
-                self.hint_at_files();
-            }
+            self.hint_after(ending, ran < MIN_STABLE_RUN);
             let again = self.options.restart.applies(ending);
             report(&Report::Ended { ending, again });
             if !again {

@@ -11,7 +11,7 @@ use super::fence::NetworkFence;
 use super::limits::data_limit;
 use super::locale::set_locale;
 use super::{Supervisor, report};
-use crate::specification::Report;
+use crate::specification::{ProgramExit, Report};
 use crate::supervisor::environment::reaches_program;
 use crate::supervisor::host::{find_program, pid};
 use crate::supervisor::sandbox::{
@@ -234,17 +234,25 @@ impl Supervisor {
         command.envs(self.options.environment.iter().map(|(name, value)| (name, value)));
     }
 
-    /// Says which options show a program more, after it has failed in a sandbox.
-    pub(super) fn hint_at_files(&self) {
-        if self.options.sandbox == Sandbox::Strict {
-            report_line(
+    /// Says what a program may have lacked that has failed. `is_early` says whether it ended soon after its start.
+    pub(super) fn hint_after(&self, ending: ProgramExit, is_early: bool) {
+        match ending {
+            ProgramExit::Signal(KILLED) => report_line(format!(
+                "if it needs more memory: it may use {} MB. --program-memory SIZE allows more",
+                self.limits.memory.get() >> 20
+            )),
+            ProgramExit::Status(1..) if is_early && self.options.sandbox == Sandbox::Strict => report_line(
                 "if it lacks files: it sees the system's, its own and those named on its command line. --program-files PATH shows it more, \
                  --program-sandbox home its user's home"
                     .into(),
-            );
+            ),
+            ProgramExit::Status(_) | ProgramExit::Signal(_) => {}
         }
     }
 }
+
+/// The signal by which the kernel ends a program that has used up its memory: SIGKILL.
+const KILLED: u8 = 9;
 
 /// What this machine's bubblewrap can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
