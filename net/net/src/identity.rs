@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -24,6 +24,11 @@ const VALID_BEFORE: Duration = Duration::from_hours(24);
 const VALID_AFTER: Duration = Duration::from_hours(12 * 24);
 /// Age at which a self-signed certificate is renewed: two days remain for clients with links that name it.
 const RENEWAL_AGE: Duration = Duration::from_hours(10 * 24);
+/// Validity of the page's self-signed certificates: at most 398 days together, which Apple's browsers accept (support.apple.com/102028). It is another
+/// certificate than that of sessions, because people who accept it in a browser's warning should not have to do so again every ten days.
+const PAGE_VALID_AFTER: Duration = Duration::from_hours(396 * 24);
+/// Age at which the page's certificate is renewed: a month remains for machines that are seldom switched on.
+const PAGE_RENEWAL_AGE: Duration = Duration::from_hours(365 * 24);
 /// How far the calendar may go back before a certificate is renewed. Half of what lies before now is left to clients whose clocks are late.
 const MAX_SET_BACK: Duration = Duration::from_hours(12);
 
@@ -31,22 +36,37 @@ const MAX_SET_BACK: Duration = Duration::from_hours(12);
 const DOCUMENTATION_ADDRESSES: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
-/// A certificate chain with its private key.
+/// The certificates of a server, with their private keys.
 pub struct Identity {
+    /// The certificate of sessions over QUIC. An owner's certificate is that of the page too.
+    session: KeyedCertificate,
+    /// The page's own certificate; `None` if it is that of sessions.
+    page: Option<KeyedCertificate>,
+}
+
+/// A certificate chain with its private key.
+struct KeyedCertificate {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-    self_signed: bool,
-    /// None for a certificate from files.
+    /// When it was made; `None` for a certificate from files.
     made_at: Option<SystemTime>,
 }
 
-/// A self-signed certificate with its key, in the form in which a server keeps it between runs. It is a secret.
+/// The self-signed certificates with their keys, in the form in which a server keeps them between runs. They are secrets.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedCertificate {
+    /// The names and addresses that they have besides the machine's own.
+    hosts: Vec<String>,
+    #[serde(flatten)]
+    session: SavedKey,
+    page: Option<SavedKey>,
+}
+
+/// One of them.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SavedKey {
     /// When it was made, in seconds since 1970.
     made_at_s: u64,
-    /// The names and addresses that it has besides the machine's own.
-    hosts: Vec<String>,
     /// The certificate (X.509, DER) in Base64.
     certificate: String,
     /// The key (PKCS #8, DER) in Base64.
@@ -56,7 +76,8 @@ pub struct SavedCertificate {
 /// When a self-signed certificate has to be renewed. The calendar decides: it goes on while the machine sleeps, and it may be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CertificateAge {
-    made_at: SystemTime,
+    session_made_at: SystemTime,
+    page_made_at: SystemTime,
 }
 
 impl CertificateAge {
@@ -67,55 +88,103 @@ impl CertificateAge {
     }
 
     fn is_due_at(self, now: SystemTime) -> bool {
-        match now.duration_since(self.made_at) {
-            Ok(age) => age >= RENEWAL_AGE,
-            Err(set_back) => set_back.duration() >= MAX_SET_BACK,
-        }
+        is_due(self.session_made_at, RENEWAL_AGE, now) || is_due(self.page_made_at, PAGE_RENEWAL_AGE, now)
     }
 }
 
-impl Identity {
-    /// Makes a self-signed certificate (ECDSA P-256, valid for 12 more days) for this machine's own names and addresses and
-    /// the further `hosts`, which may be names or addresses.
-    pub fn self_signed(hosts: &[String]) -> Result<Self, NetError> {
+/// Returns whether a certificate made then is too old, or made by a clock that was wrong.
+fn is_due(made_at: SystemTime, renewal_age: Duration, now: SystemTime) -> bool {
+    match now.duration_since(made_at) {
+        Ok(age) => age >= renewal_age,
+        Err(set_back) => set_back.duration() >= MAX_SET_BACK,
+    }
+}
+
+impl KeyedCertificate {
+    /// Makes a self-signed certificate (ECDSA P-256) for these names and addresses, valid for `valid_after` from now.
+    fn self_signed(names: &BTreeSet<String>, valid_after: Duration) -> Result<Self, NetError> {
         let failed = |error: rcgen::Error| NetError::CertificateNotMade(error.to_string());
-        let mut names = machine_names();
-        names.extend(hosts.iter().cloned());
-        let mut params = CertificateParams::new(Vec::from_iter(names)).map_err(failed)?;
+        let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>()).map_err(failed)?;
         let now = wall_clock();
         params.not_before = (now - VALID_BEFORE).into();
-        params.not_after = (now + VALID_AFTER).into();
+        params.not_after = (now + valid_after).into();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, "Nearlight");
         let key = KeyPair::generate().map_err(failed)?;
         let certificate = params.self_signed(&key).map_err(failed)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Ok(Self { chain: vec![certificate.der().clone()], key, self_signed: true, made_at: Some(now) })
+        Ok(Self { chain: vec![certificate.der().clone()], key, made_at: Some(now) })
     }
 
-    /// Returns a self-signed certificate, with the names that [`Identity::self_signed`] was given, for a later run of the server.
-    #[must_use]
-    pub fn to_saved(&self, hosts: &[String]) -> Option<SavedCertificate> {
-        Some(SavedCertificate {
+    fn to_saved(&self) -> Option<SavedKey> {
+        Some(SavedKey {
             made_at_s: self.made_at?.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs(),
-            hosts: hosts.to_vec(),
             certificate: STANDARD.encode(&self.chain[0]),
             key: STANDARD.encode(self.key.secret_der()),
         })
     }
 
-    /// Restores a saved certificate. None if it is due for renewal, was made for other names or is damaged: then a new one has to be made.
-    #[must_use]
-    pub fn from_saved(saved: &SavedCertificate, hosts: &[String]) -> Option<Self> {
+    /// Restores a saved certificate. None if it is due for renewal or damaged.
+    fn from_saved(saved: &SavedKey, renewal_age: Duration) -> Option<Self> {
         let made_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(saved.made_at_s))?;
-        if saved.hosts != hosts || (CertificateAge { made_at }).is_renewal_due() {
+        if is_due(made_at, renewal_age, wall_clock()) {
             return None;
         }
         let chain = vec![CertificateDer::from(STANDARD.decode(&saved.certificate).ok()?)];
         let key = PrivateKeyDer::Pkcs8(STANDARD.decode(&saved.key).ok()?.into());
-        let identity = Self { chain, key, self_signed: true, made_at: Some(made_at) };
-        identity.tls(&[b"http/1.1"]).ok()?;
-        Some(identity)
+        let restored = Self { chain, key, made_at: Some(made_at) };
+        restored.tls(&[b"http/1.1"]).ok()?;
+        Some(restored)
+    }
+
+    /// Returns the TLS settings of a server that offers the application protocols `alpn`, best first.
+    fn tls(&self, alpn: &[&[u8]]) -> Result<ServerConfig, NetError> {
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("ring's provider speaks TLS 1.3")
+            .with_no_client_auth()
+            .with_single_cert(self.chain.clone(), self.key.clone_key())
+            .map_err(|error| NetError::CertificateRefused(error.to_string()))?;
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        Ok(config)
+    }
+}
+
+impl Identity {
+    /// Makes self-signed certificates for this machine's own names and addresses and the further `hosts`, which may be names or addresses: one for
+    /// sessions, valid for 12 more days, and one for the page, valid for a year.
+    pub fn self_signed(hosts: &[String]) -> Result<Self, NetError> {
+        Self::made_for(hosts, None, None)
+    }
+
+    /// Returns the saved certificates, as far as they were made for these `hosts` and are not due for renewal or damaged. New ones take the place of
+    /// the others.
+    pub fn from_saved(saved: &SavedCertificate, hosts: &[String]) -> Result<Self, NetError> {
+        if saved.hosts != hosts {
+            return Self::self_signed(hosts);
+        }
+        let session = KeyedCertificate::from_saved(&saved.session, RENEWAL_AGE);
+        let page = saved.page.as_ref().and_then(|page| KeyedCertificate::from_saved(page, PAGE_RENEWAL_AGE));
+        Self::made_for(hosts, session, page)
+    }
+
+    fn made_for(
+        hosts: &[String],
+        session: Option<KeyedCertificate>,
+        page: Option<KeyedCertificate>,
+    ) -> Result<Self, NetError> {
+        let mut names = machine_names();
+        names.extend(hosts.iter().cloned());
+        let made = |given: Option<_>, valid| given.map_or_else(|| KeyedCertificate::self_signed(&names, valid), Ok);
+        Ok(Self { session: made(session, VALID_AFTER)?, page: Some(made(page, PAGE_VALID_AFTER)?) })
+    }
+
+    /// Returns the self-signed certificates, with the names that [`Identity::self_signed`] was given, for a later run of the server.
+    #[must_use]
+    pub fn to_saved(&self, hosts: &[String]) -> Option<SavedCertificate> {
+        let page = self.page.as_ref()?.to_saved()?;
+        Some(SavedCertificate { hosts: hosts.to_vec(), session: self.session.to_saved()?, page: Some(page) })
     }
 
     /// Reads a certificate chain and its key from PEM files.
@@ -133,15 +202,21 @@ impl Identity {
             Ok(key) => key,
             Err(error) => return refused("the private key", key, error.to_string()),
         };
-        let identity = Self { chain, key, self_signed: false, made_at: None };
-        identity.tls(&[b"http/1.1"])?;
-        Ok(identity)
+        let session = KeyedCertificate { chain, key, made_at: None };
+        session.tls(&[b"http/1.1"])?;
+        Ok(Self { session, page: None })
     }
 
-    /// The hash that clients pin. Browsers accept it only for a self-signed identity: see [`Identity::is_self_signed`].
+    /// The hash of sessions' certificate, which clients pin. Browsers accept it only for a self-signed identity: see [`Identity::is_self_signed`].
     #[must_use]
     pub fn certificate_sha256(&self) -> CertificateHash {
-        CertificateHash::of(&self.chain[0])
+        CertificateHash::of(&self.session.chain[0])
+    }
+
+    /// The hash of the page's certificate.
+    #[must_use]
+    pub fn page_certificate_sha256(&self) -> CertificateHash {
+        CertificateHash::of(&self.page.as_ref().unwrap_or(&self.session).chain[0])
     }
 
     /// The names in the owner's own certificate, without wildcards. Empty for a self-signed one, which is pinned.
@@ -153,7 +228,8 @@ impl Identity {
     /// The names in the owner's own certificate, including wildcards, whose first label is `*`.
     #[must_use]
     pub fn certificate_names(&self) -> Vec<String> {
-        let certificate = (!self.self_signed).then(|| webpki::EndEntityCert::try_from(&self.chain[0]).ok()).flatten();
+        let own = (!self.is_self_signed()).then_some(&self.session.chain[0]);
+        let certificate = own.and_then(|certificate| webpki::EndEntityCert::try_from(certificate).ok());
         certificate.iter().flat_map(|certificate| certificate.valid_dns_names()).map(str::to_owned).collect()
     }
 
@@ -161,30 +237,24 @@ impl Identity {
     /// server that runs longer replaces it with [`crate::Listener::set_identity`].
     #[must_use]
     pub const fn is_self_signed(&self) -> bool {
-        self.self_signed
+        self.page.is_some()
     }
 
-    /// Returns the age of a self-signed certificate.
+    /// Returns the age of self-signed certificates.
     #[must_use]
     pub fn age(&self) -> Option<CertificateAge> {
-        self.made_at.map(|made_at| CertificateAge { made_at })
+        let page_made_at = self.page.as_ref()?.made_at?;
+        Some(CertificateAge { session_made_at: self.session.made_at?, page_made_at })
     }
 
-    /// Returns the TLS settings of a server that offers the application protocols `alpn`, best first.
-    pub(crate) fn tls(&self, alpn: &[&[u8]]) -> Result<ServerConfig, NetError> {
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .expect("ring's provider speaks TLS 1.3")
-            .with_no_client_auth()
-            .with_single_cert(self.chain.clone(), self.key.clone_key())
-            .map_err(|error| NetError::CertificateRefused(error.to_string()))?;
-        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-        Ok(config)
+    /// Returns the TLS settings of the page's server.
+    pub(crate) fn page_tls(&self) -> Result<ServerConfig, NetError> {
+        self.page.as_ref().unwrap_or(&self.session).tls(&[b"h2", b"http/1.1"])
     }
 
     /// Returns the QUIC settings of a WebTransport server.
     pub(crate) fn quic(&self) -> Result<quinn::ServerConfig, NetError> {
-        let tls = self.tls(&[web_transport_quinn::ALPN.as_bytes()])?;
+        let tls = self.session.tls(&[web_transport_quinn::ALPN.as_bytes()])?;
         let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls)
             .map_err(|error| NetError::CertificateRefused(error.to_string()))?;
         let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
@@ -253,7 +323,9 @@ mod tests {
         let other = Identity::self_signed(&[]).unwrap();
         assert!(one.is_self_signed());
         assert_ne!(one.certificate_sha256(), other.certificate_sha256());
+        assert_ne!(one.certificate_sha256(), one.page_certificate_sha256());
         assert!(VALID_BEFORE + VALID_AFTER <= Duration::from_hours(14 * 24));
+        assert!(VALID_BEFORE + PAGE_VALID_AFTER <= Duration::from_hours(398 * 24));
     }
 
     #[test]
@@ -261,45 +333,57 @@ mod tests {
         let age = Identity::self_signed(&[]).unwrap().age().expect("self-signed");
         let hours = Duration::from_hours;
         assert!(!age.is_renewal_due());
+        let session_made_at = age.session_made_at;
         for (now, due) in [
-            (age.made_at + hours(10 * 24 - 1), false),
+            (session_made_at + hours(10 * 24 - 1), false),
             // A machine that slept for weeks, and one whose clock said 1970 when it started.
-            (age.made_at + hours(21 * 24), true),
-            (age.made_at + hours(50 * 365 * 24), true),
-            (age.made_at - hours(11), false),
-            (age.made_at - hours(13), true),
+            (session_made_at + hours(21 * 24), true),
+            (session_made_at + hours(50 * 365 * 24), true),
+            (session_made_at - hours(11), false),
+            (session_made_at - hours(13), true),
         ] {
-            assert_eq!(age.is_due_at(now), due, "{:?}", now.duration_since(age.made_at));
+            assert_eq!(age.is_due_at(now), due, "{:?}", now.duration_since(session_made_at));
         }
+        let old_page = CertificateAge { page_made_at: session_made_at - hours(366 * 24), ..age };
+        assert!(old_page.is_due_at(session_made_at));
         // Whenever no renewal is due, clients whose clocks are up to twelve hours off accept the certificate.
         assert!(RENEWAL_AGE + hours(12) <= VALID_AFTER && MAX_SET_BACK + hours(12) <= VALID_BEFORE);
     }
 
     #[test]
-    fn a_saved_certificate_is_restored_until_it_is_due_or_other_names_are_wanted() {
+    fn saved_certificates_are_restored_until_they_are_due_or_other_names_are_wanted() {
         let hosts = ["example.test".to_owned()];
         let made = Identity::self_signed(&hosts).unwrap();
         let saved = made.to_saved(&hosts).expect("self-signed");
         let text = serde_json::to_string(&saved).unwrap();
-        let restored = Identity::from_saved(&serde_json::from_str(&text).unwrap(), &hosts).expect("still good");
-        assert_eq!(restored.certificate_sha256(), made.certificate_sha256());
-        assert!(restored.is_self_signed() && restored.tls(&[b"h3"]).is_ok());
-        let ten_days_s = RENEWAL_AGE.as_secs();
-        let damaged = |change: fn(&mut SavedCertificate)| {
+        let restored = Identity::from_saved(&serde_json::from_str(&text).unwrap(), &hosts).unwrap();
+        let hashes = |identity: &Identity| [identity.certificate_sha256(), identity.page_certificate_sha256()];
+        assert_eq!(hashes(&restored), hashes(&made));
+        assert!(restored.is_self_signed());
+        let changed = |change: &dyn Fn(&mut SavedCertificate)| {
             let mut saved = saved.clone();
             change(&mut saved);
-            saved
+            hashes(&Identity::from_saved(&saved, &hosts).unwrap())
         };
-        for saved in [
-            SavedCertificate { made_at_s: saved.made_at_s - ten_days_s, ..saved.clone() },
-            SavedCertificate { made_at_s: u64::MAX, ..saved.clone() },
-            damaged(|saved| saved.certificate.truncate(40)),
-            damaged(|saved| saved.key = "AAAA".into()),
-            damaged(|saved| saved.key.push('!')),
-        ] {
-            assert!(Identity::from_saved(&saved, &hosts).is_none());
+        let changes: [&dyn Fn(&mut SavedKey); 5] = [
+            &|saved| saved.made_at_s -= 400 * 86_400,
+            &|saved| saved.made_at_s = u64::MAX,
+            &|saved| saved.certificate.truncate(40),
+            &|saved| saved.key = "AAAA".into(),
+            &|saved| saved.key.push('!'),
+        ];
+        for change in changes {
+            let [session, page] = changed(&|saved| change(&mut saved.session));
+            assert!(session != made.certificate_sha256() && page == made.page_certificate_sha256());
+            let [session, page] = changed(&|saved| change(saved.page.as_mut().expect("self-signed")));
+            assert!(session == made.certificate_sha256() && page != made.page_certificate_sha256());
         }
-        assert!(Identity::from_saved(&saved, &[]).is_none(), "other names");
+        let [session, page] = changed(&|saved| saved.session.made_at_s -= RENEWAL_AGE.as_secs());
+        assert!(session != made.certificate_sha256() && page == made.page_certificate_sha256(), "ten days later");
+        let [session, page] = changed(&|saved| saved.page = None);
+        assert!(session == made.certificate_sha256() && page != made.page_certificate_sha256());
+        let [session, page] = hashes(&Identity::from_saved(&saved, &[]).unwrap());
+        assert!(session != made.certificate_sha256() && page != made.page_certificate_sha256(), "other names");
     }
 
     #[test]

@@ -208,7 +208,7 @@ fn server_config(identity: &Identity) -> Result<quinn::ServerConfig, NetError> {
 }
 
 fn page_tls(identity: &Identity) -> Result<TlsAcceptor, NetError> {
-    Ok(TlsAcceptor::from(Arc::new(identity.tls(&[b"h2", b"http/1.1"])?)))
+    Ok(TlsAcceptor::from(Arc::new(identity.page_tls()?)))
 }
 
 struct SessionAcceptor {

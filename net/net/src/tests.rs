@@ -249,9 +249,10 @@ async fn another_certificate_is_refused_and_both_are_named() {
     let trust = Trust::Certificate(expected);
     let over_quic = within(connect(&server.options(trust.clone()), server.clock)).await.err().unwrap();
     let over_tcp = within(http_get(&server.link(true), "/", &trust)).await.unwrap_err();
-    for error in [over_quic, over_tcp] {
+    let own = [server.identity.certificate_sha256(), server.identity.page_certificate_sha256()];
+    for (error, own) in [over_quic, over_tcp].into_iter().zip(own) {
         let NetError::CertificateMismatch { expected: named, presented } = error else { panic!("{error}") };
-        assert_eq!((named, presented), (expected, server.identity.certificate_sha256()));
+        assert_eq!((named, presented), (expected, own));
     }
 }
 
@@ -285,7 +286,8 @@ async fn http_and_https_share_the_port() {
     server.serve_pages();
     let get = async |secure, path, trust| within(http_get(&server.link(secure), path, &trust)).await;
     assert_eq!(get(false, "/", Trust::Any).await.unwrap(), "secure: false");
-    assert_eq!(get(true, "/", server.trust()).await.unwrap(), "secure: true");
+    let trust = Trust::Certificate(server.identity.page_certificate_sha256());
+    assert_eq!(get(true, "/", trust).await.unwrap(), "secure: true");
     assert_eq!(get(true, "/", Trust::Any).await.unwrap(), "secure: true");
     assert!(matches!(get(false, "/large", Trust::Any).await, Err(NetError::Protocol { .. })), "the answer is bounded");
 }

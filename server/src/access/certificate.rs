@@ -2,18 +2,20 @@
 
 use std::path::PathBuf;
 
-use nearlight_net::{CertificateAge, CertificateHash, Identity, NetError};
+use nearlight_net::{CertificateAge, CertificateHash, Identity, NetError, SavedCertificate};
 
 use crate::access::identity_file::IdentityFile;
 
 /// The source of a server's next certificate.
 pub(crate) enum CertificateSource {
-    /// The server makes it.
+    /// The server makes them: one for sessions and one for the page.
     SelfSigned {
         /// Names besides this machine's own.
         names: Vec<String>,
         age: CertificateAge,
-        /// The place where it is kept.
+        /// The certificates in use; those that are not due are kept.
+        current: Option<SavedCertificate>,
+        /// The place where they are kept between runs.
         file: Option<IdentityFile>,
     },
     /// Another program replaces the owner's files, such as a client of ACME.
@@ -38,7 +40,7 @@ impl CertificateSource {
         file: Option<IdentityFile>,
     ) -> Option<Self> {
         if let Some(age) = identity.age() {
-            return Some(Self::SelfSigned { names: names.to_vec(), age, file });
+            return Some(Self::SelfSigned { names: names.to_vec(), age, current: identity.to_saved(names), file });
         }
         let (certificate, key) = files?;
         let current = identity.certificate_sha256();
@@ -48,19 +50,20 @@ impl CertificateSource {
     /// Returns the next certificate if it is due, or if the owner's files have changed.
     pub(crate) fn poll(&mut self) -> Option<Identity> {
         match self {
-            Self::SelfSigned { names, age, file } => {
+            Self::SelfSigned { names, age, current, file } => {
                 if !age.is_renewal_due() {
                     return None;
                 }
                 // Another server of the same user may have made it already.
-                let made = match file {
-                    Some(file) => file.certificate(names),
-                    None => Identity::self_signed(names),
+                let made = match (file, &current) {
+                    (Some(file), _) => file.certificate(names),
+                    (None, Some(current)) => Identity::from_saved(current, names),
+                    (None, None) => Identity::self_signed(names),
                 };
                 let identity = made
                     .inspect_err(|error| tracing::error!(%error, "the self-signed certificate could not be renewed"))
                     .ok()?;
-                *age = identity.age().unwrap_or(*age);
+                (*age, *current) = (identity.age().unwrap_or(*age), identity.to_saved(names));
                 tracing::info!("the self-signed certificate was renewed");
                 Some(identity)
             }

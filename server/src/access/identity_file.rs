@@ -76,14 +76,13 @@ impl IdentityFile {
         })
     }
 
-    /// Returns the saved certificate. If it is due for renewal or lacks one of the `hosts`, a new one is made and saved.
+    /// Returns the saved certificates. Those that are due for renewal or lack one of the `hosts` are made anew and saved.
     pub(crate) fn certificate(&self, hosts: &[String]) -> Result<Identity, NetError> {
         self.change(|saved| {
-            let restored = saved.certificate.as_ref().and_then(|certificate| Identity::from_saved(certificate, hosts));
-            if let Some(identity) = restored {
-                return Ok(identity);
-            }
-            let identity = Identity::self_signed(hosts)?;
+            let identity = match &saved.certificate {
+                Some(certificate) => Identity::from_saved(certificate, hosts)?,
+                None => Identity::self_signed(hosts)?,
+            };
             saved.certificate = identity.to_saved(hosts);
             Ok(identity)
         })

@@ -85,11 +85,13 @@ impl MemberConnection {
     /// If the server cannot be reached, refuses, or does not know the token.
     pub async fn open(link: &Link, carrier: Carrier, join: &Join, clock: Clock) -> Result<Self, SwarmError> {
         let token = link.token.as_ref().ok_or(SwarmError::NoToken)?;
-        let trust = link.certificate.map_or(Trust::Any, Trust::Certificate);
-        let options = ConnectOptions::new(link, trust);
         match carrier {
-            Carrier::WebSocket => open_websocket(link, &options, token, join).await,
-            Carrier::WebTransport => open_webtransport(options, token, join, clock).await,
+            // The page has another certificate than sessions. The proof of the token shows the server.
+            Carrier::WebSocket => open_websocket(link, &ConnectOptions::new(link, Trust::Any), token, join).await,
+            Carrier::WebTransport => {
+                let trust = link.certificate.map_or(Trust::Any, Trust::Certificate);
+                open_webtransport(ConnectOptions::new(link, trust), token, join, clock).await
+            }
         }
     }
 
