@@ -28,7 +28,8 @@ async function listen(page) {
     const sums = [0, 0];
     for (let count = 0; count < 30; count += 1) {
       await new Promise((resolve) => setTimeout(resolve, 50));
-      const [left, right] = window.nearlight.loudness();
+      // Nothing is played before the browser has begun to.
+      const [left, right] = window.nearlight.loudness() ?? [0, 0];
       sums[0] += left / 30;
       sums[1] += right / 30;
     }
