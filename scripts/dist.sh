@@ -78,7 +78,11 @@ archive=nearlight-$version-x86_64-linux
 tree=$stage/$archive
 NEARLIGHT_BUILT=$build/release scripts/install.sh --stage "$tree"
 strip --strip-unneeded "$tree"/bin/* "$tree"/lib/nearlight/*.so
-! grep -alF -e "$root/" -e "${CARGO_HOME:-$HOME/.cargo}/" "$tree"/bin/* "$tree"/lib/nearlight/*.so "$build/release/libnearlight.a" ||
+# The archive's members name the files of assembly that they were made from.
+library=$build/stage/libnearlight.a
+cp "$build/release/libnearlight.a" "$library"
+strip --strip-unneeded --enable-deterministic-archives "$library"
+! grep -alF -e "$root/" -e "${CARGO_HOME:-$HOME/.cargo}/" "$tree"/bin/* "$tree"/lib/nearlight/*.so "$library" ||
   fail "these files name folders of this machine"
 cp "$stage/licences/nearlight.txt" "$tree/share/doc/nearlight/licences-of-parts.txt"
 # The kernel's command has a package of its own, because it needs a library that few systems have.
@@ -95,12 +99,11 @@ gzip -9n "$main"/share/man/man1/*.1 "$kernel"/share/man/man1/*.1
 
 # Debian and Fedora have libraries in different folders.
 for folder in lib/x86_64-linux-gnu lib64; do
-  DESTDIR=$stage/libnearlight NEARLIGHT_LIBRARY=$build/release/libnearlight.a NEARLIGHT_LIBVPX=inside NEARLIGHT_LIBDIR=$folder \
+  DESTDIR=$stage/libnearlight NEARLIGHT_LIBRARY=$library NEARLIGHT_LIBVPX=inside NEARLIGHT_LIBDIR=$folder \
     scripts/install-library.sh /usr >/dev/null
   strip --strip-unneeded "$stage/libnearlight/usr/$folder/libnearlight.so.$version"
   # Debian's policy: a library is no program.
   chmod 644 "$stage/libnearlight/usr/$folder/libnearlight.so.$version"
-  strip --strip-debug --enable-deterministic-archives "$stage/libnearlight/usr/$folder/libnearlight.a"
 done
 
 # documents FOLDER LIST: what Debian's policy wants in a package's folder of documents.

@@ -139,7 +139,8 @@ for suite in "${suites[@]}"; do
     # Folders that other packages have as well stay.
     [ ! -e "$root$file" ] || inside dpkg -S "$file" >/dev/null 2>&1 || fail "$suite: the removal left $file"
   done <"$work/files"
-  left=$(find "$root" -xdev -name '*nearlight*' ! -path "$root/packages/*" ! -path "$root/var/log/*" ! -path "$root/var/cache/*")
+  # A user's token and certificate stay, as other users' files do.
+  left=$(find "$root" -xdev -name '*nearlight*' ! -path "$root/packages/*" ! -path "$root/var/log/*" ! -path "$root/var/cache/*" ! -path '*/.local/state/*')
   [ -z "$left" ] || fail "$suite: the removal left $left"
 
   say "$suite: installing the archive into a folder, and removing it"

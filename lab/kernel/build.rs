@@ -24,10 +24,13 @@ mod programs {
             exit(1);
         }
         let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+        // The objects name their sources, for messages of the kernel's verifier. Wherever the sources lie, the names are the same.
+        let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+        let names = format!("-ffile-prefix-map={folder}=/nearlight/lab/kernel");
         for name in ["hera", "flows", "choose"] {
             let built = SkeletonBuilder::new()
                 .source(format!("bpf/{name}.bpf.c"))
-                .clang_args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
+                .clang_args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", &names])
                 .reference_obj(true)
                 .build_and_generate(out.join(format!("{name}.rs")));
             if let Err(error) = built {
