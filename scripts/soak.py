@@ -9,6 +9,7 @@ there is.
 """
 
 import argparse
+import collections
 import glob
 import json
 import os
@@ -109,20 +110,20 @@ class Soak:
     def __init__(self, server, nearlight, chance):
         self.server, self.nearlight, self.chance = server, nearlight, chance
         self.clients = []
-        self.counts = {}
+        self.counts = collections.Counter()
         self.failures = []
 
     def start(self, name, *words):
-        self.clients = [(known, process) for known, process in self.clients if process.poll() is None or self.reap(known, process)]
+        self.count_ended()
         if len(self.clients) >= MAX_CLIENTS:
             return None
         process = subprocess.Popen([self.nearlight, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.clients.append((name, process))
         return process
 
-    def reap(self, name, process):
-        self.counts[f"{name} ended with {process.returncode}"] = self.counts.get(f"{name} ended with {process.returncode}", 0) + 1
-        return False
+    def count_ended(self):
+        self.counts.update(f"{name} ended with {process.returncode}" for name, process in self.clients if process.poll() is not None)
+        self.clients = [(name, process) for name, process in self.clients if process.returncode is None]
 
     def viewer(self):
         words = ["view", self.chance.choice(self.server.links), "--headless", "--seconds", str(self.chance.randint(5, 90))]
@@ -222,11 +223,11 @@ class Soak:
         kinds += [self.wrong_tokens, self.pages, self.stopped_server, self.full_disk, self.clock_jump]
         end = time.monotonic() + 60
         for event in self.chance.choices(kinds, k=8):
-            self.counts[event.__name__] = self.counts.get(event.__name__, 0) + 1
+            self.counts[event.__name__] += 1
             try:
                 event()
             except OSError as error:
-                self.counts[f"{event.__name__}: {error}"] = self.counts.get(f"{event.__name__}: {error}", 0) + 1
+                self.counts[f"{event.__name__}: {error}"] += 1
             time.sleep(max(0.0, min(5.0, end - time.monotonic())))
 
     def end(self):

@@ -215,21 +215,23 @@ impl BoundServer {
     /// Returns the names under which the owner's certificate is trusted, those that the owner gave first: the certificate may be that of several
     /// servers, which names each of them by a wildcard. Empty if the certificate is self-signed.
     fn certified_names(&self) -> Vec<String> {
-        let names = self.identity.names();
-        if names.is_empty() && self.identity.certificate_names().is_empty() {
-            return names;
+        if self.identity.certificate_names().is_empty() {
+            return Vec::new();
         }
-        let mut given: Vec<String> = self.options.hosts.iter().filter(|host| !host.contains('*')).cloned().collect();
-        given.extend(names.into_iter().filter(|name| !self.options.hosts.contains(name)));
-        given
+        let others = self.identity.names().into_iter().filter(|name| !self.options.hosts.contains(name));
+        self.given_names().cloned().chain(others).collect()
+    }
+
+    /// Returns the names that the owner gave, without wildcards.
+    fn given_names(&self) -> impl Iterator<Item = &String> {
+        self.options.hosts.iter().filter(|host| !host.contains('*'))
     }
 
     /// Returns the link to which a front sends clients, with `https` and without a token: with a name that the owner gave, or else the
     /// likeliest link for other machines.
     #[must_use]
     pub fn public_link(&self) -> Link {
-        let given = self.options.hosts.iter().find(|host| !host.contains('*'));
-        let given = given.map(|host| self.link(true, host.clone()));
+        let given = self.given_names().next().map(|host| self.link(true, host.clone()));
         let others = || self.other_links().into_iter().next();
         let link = given.or_else(others).unwrap_or_else(|| self.link(true, self.local_link().host));
         Link { token: None, ..link }

@@ -64,13 +64,13 @@ pub(crate) async fn serve(clock: Clock, capacity: usize, taken: impl Fn() -> usi
     watching.abort();
 }
 
-const fn path_of(call: SdkCall) -> &'static str {
+fn path_of(call: SdkCall) -> String {
     match call {
-        SdkCall::Ready => "/ready",
-        SdkCall::Health => "/health",
-        SdkCall::Allocate => "/allocate",
-        SdkCall::Count { .. } => "/v1beta1/counters/places",
-        SdkCall::Shutdown => "/shutdown",
+        SdkCall::Ready => "/ready".into(),
+        SdkCall::Health => "/health".into(),
+        SdkCall::Allocate => "/allocate".into(),
+        SdkCall::Count { .. } => format!("/v1beta1/counters/{COUNTER}"),
+        SdkCall::Shutdown => "/shutdown".into(),
     }
 }
 
@@ -82,7 +82,7 @@ async fn make(port: u16, call: SdkCall) -> anyhow::Result<SdkAnswer> {
     };
     let path = path_of(call);
     let exchange = tokio::time::timeout(ANSWER_LIMIT, async {
-        let mut stream = request(port, method, path, &body).await?;
+        let mut stream = request(port, method, &path, &body).await?;
         let status = status(&mut stream).await?;
         let mut answer = Vec::new();
         // To the end, so that the connection closes in order.

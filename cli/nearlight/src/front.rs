@@ -71,7 +71,7 @@ pub(crate) struct FrontArguments {
 }
 
 impl FrontArguments {
-    /// Nothing but the link is wanted; see [`Style`].
+    /// Nothing but the link is wanted; see [`OutputArguments`].
     pub(crate) const fn is_quiet(&self) -> bool {
         self.output.quiet
     }

@@ -73,30 +73,37 @@ struct SavedKey {
     key: String,
 }
 
-/// When a self-signed certificate has to be renewed. The calendar decides: it goes on while the machine sleeps, and it may be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CertificateAge {
-    session_made_at: SystemTime,
-    page_made_at: SystemTime,
-}
-
-impl CertificateAge {
-    /// Returns whether the certificate is too old, or its dates are those of a clock that was wrong when it was made.
+impl SavedCertificate {
+    /// Returns the names and addresses that the certificates have besides the machine's own.
     #[must_use]
-    pub fn is_renewal_due(self) -> bool {
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    /// Returns whether one of the certificates is too old, or its dates are those of a clock that was wrong when it was made. The calendar decides:
+    /// it goes on while the machine sleeps, and it may be set.
+    #[must_use]
+    pub fn is_renewal_due(&self) -> bool {
         self.is_due_at(wall_clock())
     }
 
-    fn is_due_at(self, now: SystemTime) -> bool {
-        is_due(self.session_made_at, RENEWAL_AGE, now) || is_due(self.page_made_at, PAGE_RENEWAL_AGE, now)
+    fn is_due_at(&self, now: SystemTime) -> bool {
+        self.session.is_due_at(now, RENEWAL_AGE)
+            || self.page.as_ref().is_none_or(|page| page.is_due_at(now, PAGE_RENEWAL_AGE))
     }
 }
 
-/// Returns whether a certificate made then is too old, or made by a clock that was wrong.
-fn is_due(made_at: SystemTime, renewal_age: Duration, now: SystemTime) -> bool {
-    match now.duration_since(made_at) {
-        Ok(age) => age >= renewal_age,
-        Err(set_back) => set_back.duration() >= MAX_SET_BACK,
+impl SavedKey {
+    /// Returns when it was made; `None` if that is no time.
+    fn made_at(&self) -> Option<SystemTime> {
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(self.made_at_s))
+    }
+
+    fn is_due_at(&self, now: SystemTime, renewal_age: Duration) -> bool {
+        self.made_at().is_none_or(|made_at| match now.duration_since(made_at) {
+            Ok(age) => age >= renewal_age,
+            Err(set_back) => set_back.duration() >= MAX_SET_BACK,
+        })
     }
 }
 
@@ -127,13 +134,12 @@ impl KeyedCertificate {
 
     /// Restores a saved certificate. None if it is due for renewal or damaged.
     fn from_saved(saved: &SavedKey, renewal_age: Duration) -> Option<Self> {
-        let made_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(saved.made_at_s))?;
-        if is_due(made_at, renewal_age, wall_clock()) {
+        if saved.is_due_at(wall_clock(), renewal_age) {
             return None;
         }
         let chain = vec![CertificateDer::from(STANDARD.decode(&saved.certificate).ok()?)];
         let key = PrivateKeyDer::Pkcs8(STANDARD.decode(&saved.key).ok()?.into());
-        let restored = Self { chain, key, made_at: Some(made_at) };
+        let restored = Self { chain, key, made_at: saved.made_at() };
         restored.tls(&[b"http/1.1"]).ok()?;
         Some(restored)
     }
@@ -240,13 +246,6 @@ impl Identity {
         self.page.is_some()
     }
 
-    /// Returns the age of self-signed certificates.
-    #[must_use]
-    pub fn age(&self) -> Option<CertificateAge> {
-        let page_made_at = self.page.as_ref()?.made_at?;
-        Some(CertificateAge { session_made_at: self.session.made_at?, page_made_at })
-    }
-
     /// Returns the TLS settings of the page's server.
     pub(crate) fn page_tls(&self) -> Result<ServerConfig, NetError> {
         self.page.as_ref().unwrap_or(&self.session).tls(&[b"h2", b"http/1.1"])
@@ -330,10 +329,10 @@ mod tests {
 
     #[test]
     fn a_certificate_is_renewed_by_the_calendar_also_after_sleep_and_after_the_clock_was_set() {
-        let age = Identity::self_signed(&[]).unwrap().age().expect("self-signed");
+        let saved = Identity::self_signed(&[]).unwrap().to_saved(&[]).expect("self-signed");
         let hours = Duration::from_hours;
-        assert!(!age.is_renewal_due());
-        let session_made_at = age.session_made_at;
+        assert!(!saved.is_renewal_due());
+        let session_made_at = saved.session.made_at().expect("a time");
         for (now, due) in [
             (session_made_at + hours(10 * 24 - 1), false),
             // A machine that slept for weeks, and one whose clock said 1970 when it started.
@@ -342,9 +341,10 @@ mod tests {
             (session_made_at - hours(11), false),
             (session_made_at - hours(13), true),
         ] {
-            assert_eq!(age.is_due_at(now), due, "{:?}", now.duration_since(session_made_at));
+            assert_eq!(saved.is_due_at(now), due, "{:?}", now.duration_since(session_made_at));
         }
-        let old_page = CertificateAge { page_made_at: session_made_at - hours(366 * 24), ..age };
+        let mut old_page = saved;
+        old_page.page.as_mut().expect("self-signed").made_at_s -= hours(366 * 24).as_secs();
         assert!(old_page.is_due_at(session_made_at));
         // Whenever no renewal is due, clients whose clocks are up to twelve hours off accept the certificate.
         assert!(RENEWAL_AGE + hours(12) <= VALID_AFTER && MAX_SET_BACK + hours(12) <= VALID_BEFORE);

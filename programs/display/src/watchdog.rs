@@ -4,7 +4,7 @@
 //! they do.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,8 +32,10 @@ struct Counters {
     steps: AtomicU64,
     /// Number of connections that were lost, and of attempts to open one that failed.
     losses: AtomicU32,
-    /// The socket of the thread's connection, while there is another connection that can take its place.
-    replaceable: Mutex<Option<OwnedFd>>,
+    /// The socket of the thread's connection.
+    socket: Mutex<Option<OwnedFd>>,
+    /// Whether there is another connection that can take its place.
+    is_replaceable: AtomicBool,
 }
 
 impl Activity {
@@ -52,16 +54,23 @@ impl Activity {
         self.0.losses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Has the thread's connection ended if the display does not answer on it, because another one can take its place.
-    pub(crate) fn set_replaceable(&self, socket: Option<OwnedFd>) {
-        *self.0.replaceable.lock().unwrap_or_else(PoisonError::into_inner) = socket;
+    /// Sets the socket of the thread's connection; `None` if it has none.
+    pub(crate) fn set_socket(&self, socket: Option<OwnedFd>) {
+        *self.0.socket.lock().unwrap_or_else(PoisonError::into_inner) = socket;
+    }
+
+    /// Sets whether another connection can take the place of the thread's, which is then ended if the display does not answer on it.
+    pub(crate) fn set_replaceable(&self, is_replaceable: bool) {
+        self.0.is_replaceable.store(is_replaceable, Ordering::Relaxed);
     }
 
     /// Ends the thread's connection, so that the thread takes the other one. Does nothing if there is no other one.
     fn end_connection(&self) {
-        if let Some(socket) = self.0.replaceable.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if self.0.is_replaceable.load(Ordering::Relaxed)
+            && let Some(socket) = &*self.0.socket.lock().unwrap_or_else(PoisonError::into_inner)
+        {
             // It fails only if the connection has ended by itself.
-            let _ = shutdown(&socket, Shutdown::Both);
+            let _ = shutdown(socket, Shutdown::Both);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nearlight_net::{CertificateAge, CertificateHash, Identity, NetError, SavedCertificate};
+use nearlight_net::{CertificateHash, Identity, NetError, SavedCertificate};
 
 use crate::access::identity_file::IdentityFile;
 
@@ -10,11 +10,8 @@ use crate::access::identity_file::IdentityFile;
 pub(crate) enum CertificateSource {
     /// The server makes them: one for sessions and one for the page.
     SelfSigned {
-        /// Names besides this machine's own.
-        names: Vec<String>,
-        age: CertificateAge,
         /// The certificates in use; those that are not due are kept.
-        current: Option<SavedCertificate>,
+        current: SavedCertificate,
         /// The place where they are kept between runs.
         file: Option<IdentityFile>,
     },
@@ -39,8 +36,8 @@ impl CertificateSource {
         names: &[String],
         file: Option<IdentityFile>,
     ) -> Option<Self> {
-        if let Some(age) = identity.age() {
-            return Some(Self::SelfSigned { names: names.to_vec(), age, current: identity.to_saved(names), file });
+        if let Some(current) = identity.to_saved(names) {
+            return Some(Self::SelfSigned { current, file });
         }
         let (certificate, key) = files?;
         let current = identity.certificate_sha256();
@@ -50,20 +47,19 @@ impl CertificateSource {
     /// Returns the next certificate if it is due, or if the owner's files have changed.
     pub(crate) fn poll(&mut self) -> Option<Identity> {
         match self {
-            Self::SelfSigned { names, age, current, file } => {
-                if !age.is_renewal_due() {
+            Self::SelfSigned { current, file } => {
+                if !current.is_renewal_due() {
                     return None;
                 }
-                // Another server of the same user may have made it already.
-                let made = match (file, &current) {
-                    (Some(file), _) => file.certificate(names),
-                    (None, Some(current)) => Identity::from_saved(current, names),
-                    (None, None) => Identity::self_signed(names),
+                let made = match file {
+                    // Another server of the same user may have made it already.
+                    Some(file) => file.certificate(current.hosts()),
+                    None => Identity::from_saved(current, current.hosts()),
                 };
                 let identity = made
                     .inspect_err(|error| tracing::error!(%error, "the self-signed certificate could not be renewed"))
                     .ok()?;
-                (*age, *current) = (identity.age().unwrap_or(*age), identity.to_saved(names));
+                *current = identity.to_saved(current.hosts())?;
                 tracing::info!("the self-signed certificate was renewed");
                 Some(identity)
             }

@@ -136,6 +136,7 @@ fn a_server_tells_agones_of_itself_is_allocated_by_its_first_member_and_ends_whe
     let crowd = nearlight().args(["swarm", link, "--clients", "3", "--seconds", "2"]).output().expect("it runs");
     assert!(crowd.status.success(), "{}", String::from_utf8_lossy(&crowd.stderr));
     stub.expect("POST /allocate", "{}");
+    stub.expect(COUNTER, r#"{"count":"3","capacity":"7"}"#);
     stub.expect(COUNTER, r#"{"count":"0","capacity":"7"}"#);
     stub.set("Shutdown");
     assert!(server.0.wait().expect("it ends").success());

@@ -86,8 +86,7 @@ impl MemberConnection {
     pub async fn open(link: &Link, carrier: Carrier, join: &Join, clock: Clock) -> Result<Self, SwarmError> {
         let token = link.token.as_ref().ok_or(SwarmError::NoToken)?;
         match carrier {
-            // The page has another certificate than sessions. The proof of the token shows the server.
-            Carrier::WebSocket => open_websocket(link, &ConnectOptions::new(link, Trust::Any), token, join).await,
+            Carrier::WebSocket => open_websocket(link, token, join).await,
             Carrier::WebTransport => {
                 let trust = link.certificate.map_or(Trust::Any, Trust::Certificate);
                 open_webtransport(ConnectOptions::new(link, trust), token, join, clock).await
@@ -166,13 +165,8 @@ impl MemberConnection {
     }
 }
 
-async fn open_websocket(
-    link: &Link,
-    options: &ConnectOptions,
-    token: &str,
-    join: &Join,
-) -> Result<MemberConnection, SwarmError> {
-    let stream = connect_page(options, link.secure).await?;
+async fn open_websocket(link: &Link, token: &str, join: &Join) -> Result<MemberConnection, SwarmError> {
+    let stream = open_page(link).await?;
     let url = format!("{}://{}{ROOMS_PATH}", if link.secure { "wss" } else { "ws" }, link.authority());
     let broken = |error: tokio_tungstenite::tungstenite::Error| SwarmError::Broken(error.to_string());
     let opened = tokio_tungstenite::client_async_with_config(url, stream, Some(config()));
@@ -278,10 +272,15 @@ pub async fn with_certificate(link: &Link) -> Result<Link, SwarmError> {
     Ok(Link { certificate: in_time(session_info(link)).await??.certificate_sha256, ..link.clone() })
 }
 
+/// Connects to the page, which has another certificate than sessions. The proof of the token shows the server.
+async fn open_page(link: &Link) -> Result<ClientStream, SwarmError> {
+    Ok(connect_page(&ConnectOptions::new(link, Trust::Any), link.secure).await?)
+}
+
 async fn session_info(link: &Link) -> Result<SessionInfo, SwarmError> {
     let token = link.token.as_ref().ok_or(SwarmError::NoToken)?;
     let broken = |error: &dyn std::fmt::Display| SwarmError::Broken(error.to_string());
-    let stream = TokioIo::new(connect_page(&ConnectOptions::new(link, Trust::Any), link.secure).await?);
+    let stream = TokioIo::new(open_page(link).await?);
     let (mut sender, driver) = http1::handshake(stream).await.map_err(|error| broken(&error))?;
     let request = Request::get(SESSION_INFO_PATH)
         .header(header::HOST, link.authority())

@@ -4,7 +4,7 @@
 //! of the grab, and answers neither them nor new ones until its end. Therefore each thread has a spare connection, which waits for nothing.
 
 use std::fmt;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ impl Reconnection {
         }
         let mut reason = error.to_string();
         loop {
-            self.activity.set_replaceable(None);
+            self.activity.set_socket(None);
             self.activity.on_loss();
             self.activity.on_work();
             let delay = self.delays.on_loss(now());
@@ -98,6 +98,7 @@ impl Reconnection {
     /// Takes the spare connection, or opens one, which blocks while a program has grabbed the X server. The watchdog reports that.
     fn open(&mut self) -> Result<Display, ConnectFailure> {
         let Some(display) = self.spare.take() else { return self.address.open() };
+        self.activity.set_replaceable(false);
         // The server may still have the former connection, with what only one connection can have, such as the management of windows.
         if let Some(former) = self.current.take() {
             let ended = display.connection.kill_client(former).map_err(XError::from);
@@ -115,11 +116,11 @@ impl Reconnection {
     /// Remembers the connection in use, and sees to it that there is a spare one. The spare one has no resources, so programs cannot end it.
     fn on_connection(&mut self, display: &Display) {
         self.current = create_resource(display).ok();
-        let Ok(socket) = display.connection.stream().as_fd().try_clone_to_owned() else { return };
+        self.activity.set_socket(display.connection.stream().as_fd().try_clone_to_owned().ok());
         if self.spare.is_there() {
-            self.activity.set_replaceable(Some(socket));
+            self.activity.set_replaceable(true);
         } else {
-            self.spare.open_later(self.address.clone(), self.activity.clone(), socket);
+            self.spare.open_later(self.address.clone(), self.activity.clone());
         }
     }
 }
@@ -147,15 +148,15 @@ impl SpareConnection {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Opens it in a thread of its own, because that takes as long as a program grabs the server. From then on, the connection with this `socket` can
-    /// be replaced.
-    fn open_later(&self, address: DisplayAddress, activity: Activity, socket: OwnedFd) {
+    /// Opens it in a thread of its own, because that takes as long as a program grabs the server. From then on, the connection in use can be
+    /// replaced.
+    fn open_later(&self, address: DisplayAddress, activity: Activity) {
         let spare = self.clone();
         let opening = move || {
             // Without one, a blocked connection stays in use until the program lets go.
             if let Ok(display) = address.open() {
                 spare.put(Some(display));
-                activity.set_replaceable(Some(socket));
+                activity.set_replaceable(true);
             }
         };
         if let Err(error) = std::thread::Builder::new().name("nearlight-spare".into()).spawn(opening) {

@@ -64,6 +64,9 @@ impl Devices for XDevices {
     }
 
     fn flush(&mut self) -> Result<(), ThreadError> {
+        if self.unconfirmed.is_empty() {
+            return Ok(());
+        }
         // The display's answer shows that it has not set the connection aside.
         self.display.connection.sync().map_err(XError::from).or_else(|error| self.recover(error))?;
         self.unconfirmed.clear();
