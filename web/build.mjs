@@ -8,7 +8,7 @@ const source = (name) => new URL(`./src/${name}`, import.meta.url).pathname;
 await rm(dist, { recursive: true, force: true });
 await mkdir(dist, { recursive: true });
 await build({
-  entryPoints: ["main", "local-world", "worker", "line-worker", "voice-worker", "worklet"].map((name) => source(`${name}.ts`)),
+  entryPoints: ["main", "device-pairing", "local-world", "worker", "line-worker", "voice-worker", "worklet"].map((name) => source(`${name}.ts`)),
   outdir: dist,
   bundle: true,
   format: "esm",

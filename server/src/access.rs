@@ -2,9 +2,13 @@
 
 pub(crate) mod admission;
 pub(crate) mod certificate;
+pub(crate) mod code_pairing;
 pub(crate) mod handshake;
 pub(crate) mod hosts;
 pub(crate) mod identity_file;
+pub(crate) mod link_file;
+pub(crate) mod link_register;
 pub(crate) mod links;
 pub(crate) mod pairing;
 pub(crate) mod qr;
+pub(crate) mod state_file;

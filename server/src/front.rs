@@ -118,7 +118,7 @@ impl BoundFront {
         let FrontOptions { hosts, token, everybody, nearest, certificate, .. } = options;
         let mut certificate = CertificateSource::new(&identity, certificate, &hosts, None);
         let hosts = Hosts::of_machine(&identity, hosts);
-        let pairing = Pairing::new(&token, None);
+        let pairing = Pairing::new(&token, Arc::default(), None);
         let front = Mutex::new(Front::new(check_of(&token)));
         let shared = Arc::new(Shared { clock, front, pairing, token, everybody, nearest });
         let site = Arc::new(Site::new(router(Arc::clone(&shared)), hosts, false, clock));
@@ -192,7 +192,7 @@ impl Shared {
             return everybody.ok_or_else(HttpRefusal::without_token);
         };
         match self.pairing.check_bearer(self.clock.now(), client, token) {
-            Ok(role) => Ok((role, token.to_owned())),
+            Ok(credential) => Ok((credential.role, token.to_owned())),
             Err(AuthError::WrongToken) => {
                 let words = "The pairing token is wrong. Use that of the link that this front or a server printed.";
                 Err(HttpRefusal::new(StatusCode::UNAUTHORIZED, words))

@@ -1,6 +1,7 @@
 //! Serves one TCP connection of the page's port as HTTP/1 or HTTP/2: limits in time and memory, permitted hosts, where plain HTTP is
 //! allowed, and the headers of every response.
 
+pub(crate) mod devices;
 pub(crate) mod page;
 
 use std::collections::BTreeMap;

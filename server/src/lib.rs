@@ -19,6 +19,9 @@ mod state;
 mod transports;
 
 pub use access::identity_file::IdentityFile;
+pub use access::link_file::{
+    CodeState, GivenLink, LinkFile, LinkFileError, LinkKind, MAX_CODE_FAILURES, NewLink, unix_time_s,
+};
 pub use access::qr::qr_code;
 pub use front::{BoundFront, FrontOptions};
 pub use metrics::{Observer, SessionStatistics};

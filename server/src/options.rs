@@ -15,6 +15,7 @@ use nearlight_urs::signalling::Mode;
 use nearlight_wire::RecoveryPolicy;
 
 use crate::access::identity_file::IdentityFile;
+use crate::access::link_file::LinkFile;
 
 /// Size of the picture for a screen. A headset's picture has the same number of pixels, shared between both eyes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct ServeOptions {
     pub token: Option<Token>,
     /// Keeps the token and the self-signed certificate between runs. None makes new ones for this run.
     pub identity_file: Option<IdentityFile>,
+    /// The links that the owner has given to others. None admits nobody but clients with the owner's token and those derived from it.
+    pub link_file: Option<LinkFile>,
     /// Certificate chain and key as PEM files; none makes a self-signed certificate.
     pub certificate: Option<(PathBuf, PathBuf)>,
     pub source: SourceKind,
@@ -118,6 +121,7 @@ impl ServeOptions {
             ice_servers: Vec::new(),
             token: None,
             identity_file: None,
+            link_file: None,
             certificate: None,
             source,
             backend: Backend::default(),

@@ -23,15 +23,18 @@ use nearlight_session::CaptureAlignment;
 use nearlight_units::Bitrate;
 use nearlight_webrtc::Certificate;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::Interval;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::access::admission::Admission;
 use crate::access::certificate::CertificateSource;
+use crate::access::code_pairing::CodePairing;
 use crate::access::hosts::Hosts;
+use crate::access::link_register::LinkRegister;
 use crate::access::links::{check_of, token_for};
 use crate::access::pairing::Pairing;
 use crate::event_log::{EventLog, EventLogThread};
 use crate::http::Site;
+use crate::http::devices;
 use crate::http::page::{self, ModelFile, PageState};
 use crate::media::adaptation::sizes_for;
 use crate::media::encoding::EncoderPlacement;
@@ -51,6 +54,8 @@ use crate::transports::rtc::{self, RtcEndpoint};
 /// Interval at which the age of a self-signed certificate, or the file of the owner's, is checked. A machine that was asleep or whose clock was
 /// set has a valid one again after that time.
 pub(crate) const CERTIFICATE_CHECK: Duration = Duration::from_secs(10);
+/// Interval at which the server looks for links that were added, revoked, or have expired.
+const LINK_CHECK: Duration = Duration::from_secs(1);
 /// Interval at which the server checks that the studio still runs.
 const STUDIO_CHECK: Duration = Duration::from_millis(500);
 /// Sessions that may wait to begin.
@@ -267,6 +272,9 @@ impl BoundServer {
     }
 
     fn start_with(self, mut source: OpenedSource) -> Result<Server, ServerError> {
+        if let Some(file) = &self.options.link_file {
+            file.set_page(self.public_link().to_string());
+        }
         let Self { options, clock, token, identity, listener, endpoint, ethernet, events, .. } = self;
         let now = move || clock.now();
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
@@ -317,7 +325,8 @@ impl BoundServer {
         let (closing, closing_seen) = watch::channel(false);
         let state = Arc::new(ServerState {
             clock,
-            pairing: Pairing::new(&token, pinned(&identity)),
+            pairing: Pairing::new(&token, Arc::new(LinkRegister::new(options.link_file)), pinned(&identity)),
+            code_pairing: CodePairing::default(),
             handshakes: ServerState::new_handshakes(options.max_members),
             offers: OfferLimiter::new(),
             admission: Admission::new(options.max_clients),
@@ -349,7 +358,9 @@ impl BoundServer {
             metrics,
             info: RwLock::new(SessionInfo { certificate_sha256: pinned(&identity) }),
             healthy: Box::new(move || !healthy.studio.has_failed()),
-            check: Box::new(move |from, token| checking.check_token(from, token).map_err(HttpRefusal::from)),
+            check: Box::new(move |from, token| {
+                checking.check_token(from, token).map(|credential| credential.role).map_err(HttpRefusal::from)
+            }),
             model,
         });
         let (ice_servers, unity, event_log) = (options.ice_servers, options.unity, event_log_thread);
@@ -436,10 +447,11 @@ impl Server {
         };
         let (routes, mut accepting) = acceptors.open(&sessions);
         rooms::open_world(&state, &sessions).await;
-        let router = page::router(Arc::clone(&page)).merge(routes);
+        let router = page::router(Arc::clone(&page)).merge(devices::router(Arc::clone(&state))).merge(routes);
         let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock));
         let mut next_certificate_check = tokio::time::interval(CERTIFICATE_CHECK);
         let mut check = tokio::time::interval(STUDIO_CHECK);
+        let link_check = tokio::spawn(watch_links(Arc::clone(&state)));
         let (mut session_tasks, mut pages) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
         tokio::pin!(stop);
         loop {
@@ -470,6 +482,8 @@ impl Server {
                 },
             }
         }
+        link_check.abort();
+        let _ = link_check.await;
         let _ = closing.send(true);
         let goodbyes = async { while session_tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(GOODBYE_LIMIT, goodbyes).await;
@@ -479,6 +493,23 @@ impl Server {
         accepting.shutdown().await;
         drop((site, page, sessions, begun));
         finish(state, event_log).await
+    }
+}
+
+/// Ends the clients of links that were revoked or have expired.
+async fn watch_links(state: Arc<ServerState>) {
+    let mut check = tokio::time::interval(LINK_CHECK);
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        check.tick().await;
+        let links = Arc::clone(state.pairing.links());
+        // It waits for other processes that use the file.
+        let Ok(ended) = tokio::task::spawn_blocking(move || links.poll()).await else { return };
+        if !ended.is_empty() {
+            tracing::info!(?ended, "links have ended");
+            state.admission.end_links(&ended);
+            state.rooms.end_links(&ended);
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use nearlight_fec::policy::new_policy;
 use nearlight_net::{Clock, EmulatedPath, EmulatedPaths, Gate, RateLimiter, RatePolicy, TcpSocket};
 use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_rooms::Role;
 use nearlight_session::pace::Mode;
 use nearlight_session::{Algorithms, Framing, Sender, SenderConfig};
 use nearlight_units::{Span, Time};
@@ -20,6 +19,8 @@ use nearlight_wire::{Hello, PROTOCOL_VERSION, RecoveryPolicy, RefusalReason};
 use tokio::sync::watch;
 
 use crate::access::admission::{Admission, AdmissionError, Applicant, Permit, SUSPECT_SILENCE};
+use crate::access::code_pairing::CodePairing;
+use crate::access::link_register::Credential;
 use crate::access::pairing::{AuthError, Pairing, ProofChannel, VerifiedProof};
 use crate::event_log::EventLog;
 use crate::media::sound::Mixer;
@@ -73,6 +74,7 @@ pub(crate) enum MediaTransport {
 pub(crate) struct ServerState {
     pub(crate) clock: Clock,
     pub(crate) pairing: Pairing,
+    pub(crate) code_pairing: CodePairing,
     pub(crate) offers: OfferLimiter,
     pub(crate) handshakes: Arc<Gate>,
     pub(crate) admission: Arc<Admission>,
@@ -140,13 +142,14 @@ impl ServerState {
                 taken => {
                     let permit = taken.map_err(|why| self.not_admitted(why))?;
                     permit.on_heard(now);
+                    self.check_link(applicant)?;
                     return Ok((codec, permit));
                 }
             }
         }
     }
 
-    /// Checks the proof in a client's hello. Returns the role of its token and the server's own proof.
+    /// Checks the proof in a client's hello. Returns what its token entitles to, and the server's own proof.
     pub(crate) fn check_hello(
         &self,
         peer: IpAddr,
@@ -183,19 +186,19 @@ impl ServerState {
         Rejection { wait: Some(wait), ..rejection }
     }
 
-    /// Returns the role of an HTTP request's token.
-    pub(crate) fn check_token(&self, peer: IpAddr, token: &str) -> Result<Role, Rejection> {
+    /// Returns what an HTTP request's token entitles to.
+    pub(crate) fn check_token(&self, peer: IpAddr, token: &str) -> Result<Credential, Rejection> {
         self.pairing.check_bearer(self.clock.now(), peer, token).map_err(|wrong| self.wrong_token(wrong))
     }
 
     fn wrong_token(&self, wrong: AuthError) -> Rejection {
         match wrong {
             AuthError::WrongToken => {
-                let message = "The pairing token is wrong. Open the link that the server printed when it started.";
+                let message = "The link's token is wrong, or the link was revoked or has expired. Open the link that the server printed when it started, or ask the owner for another one.";
                 self.refuse(Refusal::Token, RefusalReason::Token, message)
             }
             AuthError::TooManyFailures(wait) => {
-                self.rejection_with_wait(wait, "The pairing token is wrong, as others from this address were before.")
+                self.rejection_with_wait(wait, "The link's token is wrong, as others from this address were before.")
             }
         }
     }
@@ -216,7 +219,15 @@ impl ServerState {
     }
 
     pub(crate) fn try_admit(&self, now: Time, applicant: Applicant) -> Result<Permit, Rejection> {
-        self.admission.take(now, applicant).map_err(|why| self.not_admitted(why))
+        let permit = self.admission.take(now, applicant).map_err(|why| self.not_admitted(why))?;
+        self.check_link(applicant)?;
+        Ok(permit)
+    }
+
+    /// Counts a client that has got its place, and refuses it if its link has ended meanwhile.
+    fn check_link(&self, applicant: Applicant) -> Result<(), Rejection> {
+        let is_valid = self.pairing.links().on_used(applicant.credential);
+        is_valid.then_some(()).ok_or_else(|| self.wrong_token(AuthError::WrongToken))
     }
 
     fn not_admitted(&self, why: AdmissionError) -> Rejection {

@@ -30,10 +30,10 @@ const MOVED_PARAMETER = "moved";
 /** What a link has lost: its token, or a part of its certificate's hash. */
 export type LinkDamage = "token" | "certificate";
 
-/** Returns the link's token and certificate, or what is damaged. */
-export function pairingOf(hash: string): Pairing | LinkDamage {
+/** Returns the link's token and certificate, or what is damaged. `device`: this device's own token, for an address without one. */
+export function pairingOf(hash: string, device: string | null = null): Pairing | LinkDamage {
   const fragment = new URLSearchParams(hash.slice(1));
-  const token = fragment.get("token");
+  const token = fragment.get("token") ?? device;
   const certificate = fragment.get("certificate")?.replaceAll(":", "").toLowerCase() ?? null;
   if (!token) return "token";
   return certificate === null || /^[0-9a-f]{64}$/.test(certificate) ? { token, certificate } : "certificate";

@@ -2,6 +2,7 @@
 
 import { App, START } from "./app.ts";
 import { explain } from "./carrier.ts";
+import { deviceToken } from "./device.ts";
 import { pairingOf, takeMovedPage } from "./link.ts";
 import { Shell, type ShellOut } from "./shell.ts";
 import { missingFeatures } from "./support.ts";
@@ -39,7 +40,7 @@ function begin(): void {
   // The page's own changes of the address cause no such event.
   const { movedPage, hash } = takeMovedPage(location.hash);
   if (hash !== location.hash) history.replaceState(null, "", hash);
-  const pairing = pairingOf(hash);
+  const pairing = pairingOf(hash, deviceToken());
   if (missing.length > 0) {
     shell().onUnsupported(missing);
     still("unsupported");

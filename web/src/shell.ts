@@ -6,7 +6,8 @@ import type { UserRole } from "./generated/wire.ts";
 import type { ConnectionState, RefusalReason, TransportChoice } from "./messages.ts";
 import { isApple } from "./input/mouse-keyboard.ts";
 import { element } from "./page.ts";
-import type { LinkDamage } from "./link.ts";
+import { keepDeviceToken, pairDevice } from "./device.ts";
+import { type LinkDamage, pairingOf } from "./link.ts";
 import type { RenderingChoice } from "./rendering.ts";
 import type { Missing } from "./support.ts";
 import { TRANSPORT } from "./transports.ts";
@@ -38,7 +39,7 @@ export interface ShellOut {
 const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: boolean }> = {
   token: {
     title: "This link is not valid here",
-    advice: "Its token is wrong or was replaced when the server started again. Open the link that the server prints now.",
+    advice: "Its token is wrong, was replaced, was revoked or has expired. Open the link that the server prints now, or ask the owner for another one.",
     retry: false,
   },
   too_many_attempts: {
@@ -235,6 +236,12 @@ export class Shell {
         if (state.advice && !this.#relocating) this.#notice("The network is in the way", state.advice, [], true);
         break;
       case "refused": {
+        // The address has no token that could be wrong.
+        if (state.reason === "token" && pairingOf(location.hash) === "token") {
+          keepDeviceToken(null);
+          this.onUnpaired("token", "The owner has ended this device's pairing, or it has expired. ");
+          break;
+        }
         const { title, advice, retry } = REFUSALS[state.reason];
         this.#say("Refused");
         const name = PAGE_REASONS.has(state.reason) ? "What the page sees" : "The server says";
@@ -317,13 +324,43 @@ export class Shell {
     this.#notice("This browser cannot show the world", `It lacks ${what} that the page is built on.`, missing, false);
   }
 
-  onUnpaired(damage: LinkDamage): void {
+  /** `found`: a sentence on why the address has no valid token, if that is known. */
+  onUnpaired(damage: LinkDamage, found = ""): void {
     this.#enter("unpaired");
     this.#say("Not paired");
-    const isToken = damage === "token";
-    const title = isToken ? "This address lacks its token" : "This link is incomplete";
-    const found = isToken ? "" : "What follows certificate= is not a whole fingerprint, which has 64 hexadecimal digits. ";
-    this.#notice(title, `${found}Open the whole link that the server printed, including everything after #token=, or scan its QR code.`, [], false);
+    if (damage === "token") {
+      const words = `${found}Type the code that the command “nearlight devices pair” shows on the server's machine, or open the whole link that the server printed, including everything after #token=.`;
+      this.#notice("This device is not paired yet", words, [], false);
+      this.#offerPairing();
+      return;
+    }
+    this.#notice("This link is incomplete", `What follows certificate= is not a whole fingerprint, which has 64 hexadecimal digits. Open the whole link that the server printed, including everything after #token=, or scan its QR code.`, [], false);
+  }
+
+  /** Lets the user type a code; the page begins anew once the device is paired. */
+  #offerPairing(): void {
+    const form = element("pair", HTMLFormElement);
+    const code = element("pair-code", HTMLInputElement);
+    const button = form.querySelector("button") as HTMLButtonElement;
+    form.hidden = false;
+    code.focus();
+    form.addEventListener(
+      "submit",
+      (event) => {
+        event.preventDefault();
+        button.disabled = true;
+        element("pair-state").textContent = "Pairing";
+        pairDevice(code.value).then(
+          () => location.reload(),
+          (error: unknown) => {
+            element("pair-state").textContent = error instanceof Error ? error.message : String(error);
+            button.disabled = false;
+            code.select();
+          },
+        );
+      },
+      { signal: this.#ends.signal },
+    );
   }
 
   #enter(state: PageState): void {
@@ -358,6 +395,7 @@ export class Shell {
       }),
     );
     this.#opens = null;
+    element("pair").hidden = true;
     element("notice-action").textContent = "Try again";
     element("notice-action").hidden = !retry;
     element("notice").hidden = false;

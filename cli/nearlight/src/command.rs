@@ -10,7 +10,7 @@ use crate::experiment::Experiment;
 #[cfg(target_os = "linux")]
 use crate::program;
 use crate::terminal::{CommandLine, DEFAULT_LOG_FILTER, QUIET_LOG_FILTER};
-use crate::{doctor, front, hook, serve, view};
+use crate::{doctor, front, hook, links, serve, view};
 
 /// Rendered far away, felt near by.
 #[derive(Debug, Parser)]
@@ -30,6 +30,10 @@ enum Command {
     Hook(Box<hook::HookArguments>),
     /// Show a stream in a window, or measure it without one
     View(Box<view::ViewArguments>),
+    /// List, add and revoke links to this user's servers
+    Links(links::LinksArguments),
+    /// Pair a device by a code of six digits, list and revoke paired ones
+    Devices(links::DevicesArguments),
     /// Print or check a configuration file for `serve`
     Config(ConfigurationArguments),
     /// Check what this machine can do, and what to install or change
@@ -75,6 +79,8 @@ impl CommandLine for Arguments {
             Command::Hook(hook) => hook::run(*hook),
             Command::View(view) if view.experiment.is_given() => lab(),
             Command::View(view) => view::run(*view, Experiment::none()),
+            Command::Links(links) => links::run_links(&links),
+            Command::Devices(devices) => links::run_devices(&devices),
             Command::Config(config) => configuration::run::<Self>(config),
             Command::Doctor(doctor) => doctor::run(&doctor),
             Command::Link(_) | Command::Lab(_) | Command::Swarm(_) | Command::Wifi(_) | Command::Analyze(_) => lab(),

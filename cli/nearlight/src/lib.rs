@@ -12,6 +12,7 @@ pub mod experiment;
 mod fleet;
 mod front;
 mod hook;
+mod links;
 mod log;
 mod memory;
 pub mod parse;

@@ -1,7 +1,7 @@
 //! `nearlight serve`.
 
 mod help;
-mod identity;
+pub(crate) mod identity;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -27,7 +27,7 @@ use nearlight_wire::RecoveryPolicy;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use self::identity::IdentityArguments;
+use self::identity::{IdentityArguments, StateFiles};
 use crate::announcement::{Announcement, OutputArguments, Style};
 use crate::experiment::{Experiment, ServerExperiment};
 use crate::fleet::FleetSecurity;
@@ -216,9 +216,10 @@ type Fps = Option<u16>;
 
 impl ServeArguments {
     fn options(self, experiment: Experiment) -> anyhow::Result<ServeOptions> {
-        // Nothing is kept where both are the owner's.
+        // Where both are the owner's, the folder is for links and devices alone.
         let is_given = self.token.is_some() && self.cert.is_some();
-        let identity_file = if is_given { None } else { self.identity.open(self.port)? };
+        let files = self.identity.open(self.port, !is_given)?;
+        let (identity_file, link_file) = files.map(|StateFiles { identity, links }| (identity, links)).unzip();
         let source = match (self.video, self.test_card) {
             #[cfg(target_os = "linux")]
             _ if self.program.is_given() => SourceKind::Own,
@@ -238,6 +239,7 @@ impl ServeArguments {
             ice_servers: self.ice_servers,
             token: self.token,
             identity_file,
+            link_file,
             certificate: self.cert.zip(self.key),
             source,
             backend: self.backend,

@@ -298,8 +298,10 @@ fn source_towards(remote: IpAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|local| local.ip())
 }
 
-#[expect(clippy::disallowed_methods, reason = "a certificate is dated by the calendar")]
-fn wall_clock() -> SystemTime {
+/// Returns the time of day, for what is dated by the calendar: certificates, and links that expire.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the calendar is read here alone")]
+pub fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 

@@ -50,7 +50,7 @@ pub use error::NetError;
 pub use ethernet::{EthernetInterface, EthernetLink, EthernetListener, connect_ethernet};
 pub use gate::{Gate, Pass, Reservation};
 pub use http::{SESSION_INFO_PATH, SessionInfo};
-pub use identity::{Identity, SavedCertificate, machine_names};
+pub use identity::{Identity, SavedCertificate, machine_names, wall_clock};
 pub use link::Link;
 pub use listener::{Limits, ListenOptions, Listener};
 pub use offers::{RateLimiter, RatePolicy};

@@ -46,6 +46,7 @@ pub use message::{
     MAX_NAME_BYTES, MAX_OBJECTS, MAX_SNAPSHOT_BYTES, MAX_UPSTREAM_BYTES, MAX_VOICE_BYTES, MessageError, ROOMS_VERSION,
     SeatKey, is_member_name, is_room_name, is_urgent, is_voice, write_voice,
 };
+pub use name::visible_name;
 pub use pose::{Avatar, JOINTS_PER_HAND, NotAPose};
 pub use removal::RemovedClients;
 pub use replica::{ObservedBody, Replica, ReplicaEvent, Request, RequestError};

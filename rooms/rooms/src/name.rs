@@ -27,7 +27,8 @@ const INVISIBLE: [(char, char); 19] = [
 ];
 
 /// Returns the name without characters that nobody sees, and with single spaces between its words.
-pub(crate) fn visible_name(name: &str) -> String {
+#[must_use]
+pub fn visible_name(name: &str) -> String {
     let is_visible = |c: &char| !INVISIBLE.iter().any(|(first, last)| (first..=last).contains(&c));
     let seen: String = name.chars().filter(is_visible).collect();
     seen.split_whitespace().collect::<Vec<_>>().join(" ")

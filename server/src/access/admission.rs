@@ -11,6 +11,7 @@ use nearlight_units::{Span, Time};
 use nearlight_urs::signalling::Guest;
 use tokio::sync::Notify;
 
+use crate::access::link_register::Credential;
 use table::{Holder, PermitTable};
 
 /// Time that a client has to connect before another client may take its permit. Guess: even with 10 % datagram loss, ICE and DTLS
@@ -32,6 +33,8 @@ pub(crate) enum Displacement {
     Owner,
     /// Clients of its address had more than their share, and one of another address wanted to connect.
     Share,
+    /// Its link was revoked, or has expired.
+    LinkEnded,
 }
 
 impl Displacement {
@@ -44,6 +47,7 @@ impl Displacement {
             Self::Share => {
                 "its slot was given to a client at another address, because clients of this one had more than their share"
             }
+            Self::LinkEnded => "its link was revoked or has expired; ask the owner for another one",
         }
     }
 }
@@ -54,20 +58,20 @@ pub(crate) struct Applicant {
     pub(crate) address: IpAddr,
     /// Whether the client has a token.
     pub(crate) trusted: bool,
-    pub(crate) role: Role,
+    pub(crate) credential: Credential,
 }
 
 impl Applicant {
-    /// Returns a client that has proved that it knows the token of this role.
-    pub(crate) const fn new(address: IpAddr, role: Role) -> Self {
-        Self { address, trusted: true, role }
+    /// Returns a client that has proved that it knows a token.
+    pub(crate) const fn new(address: IpAddr, credential: Credential) -> Self {
+        Self { address, trusted: true, credential }
     }
 }
 
 impl From<Guest> for Applicant {
     /// A client of Unity's protocol controls the scene, with a token or without.
     fn from(Guest { address, trusted }: Guest) -> Self {
-        Self { address, trusted, role: Role::Guest }
+        Self { address, trusted, credential: Credential::of_role(Role::Guest) }
     }
 }
 
@@ -103,6 +107,14 @@ impl Admission {
         Arc::new(Self { permits: Mutex::new(PermitTable::new(max_clients)) })
     }
 
+    /// Ends the clients of these links.
+    pub(crate) fn end_links(&self, links: &[u32]) {
+        let mut permits = self.permits();
+        for number in permits.of_links(links) {
+            permits.displace(number, Displacement::LinkEnded);
+        }
+    }
+
     fn permits(&self) -> MutexGuard<'_, PermitTable> {
         self.permits.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,8 +143,9 @@ impl Admission {
             permits.displace(number, why);
         }
         let lost = Arc::new(Notify::new());
-        let Applicant { address, trusted, role } = applicant;
-        let holder = Holder { address, trusted, role, since: now, heard: None, active: now, lost: Arc::clone(&lost) };
+        let Applicant { address, trusted, credential: Credential { role, link } } = applicant;
+        let holder =
+            Holder { address, trusted, role, link, since: now, heard: None, active: now, lost: Arc::clone(&lost) };
         Ok(Permit { admission: Arc::clone(self), number: permits.insert(holder), lost })
     }
 }

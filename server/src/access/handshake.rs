@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use nearlight_codec::CodecError;
 use nearlight_net::{Pass, nonce};
-use nearlight_rooms::Role;
 use nearlight_session::Sender;
 use nearlight_wire::{Binding, Bytes32, Hello, ServerMessage};
 
 use crate::access::admission::{Applicant, Permit};
+use crate::access::link_register::Credential;
 use crate::access::pairing::{ProofChannel, VerifiedProof};
 use crate::metrics::Refusal;
 use crate::session::common::{ClientPreferences, SessionCommon};
@@ -76,8 +76,8 @@ impl NewSession {
 /// A client that has proved that it knows the token and has no permit yet.
 pub(crate) struct ProvenClient<G> {
     pub(crate) hello: Hello,
-    /// The role that the client's token stands for.
-    pub(crate) role: Role,
+    /// What the client's token entitles it to.
+    pub(crate) credential: Credential,
     /// The server's own proof.
     pub(crate) proof: Bytes32,
     pub(crate) handshake: G,
@@ -126,7 +126,7 @@ pub(crate) async fn prove<G: Handshake>(state: &Arc<ServerState>, mut handshake:
     };
     let channel = ProofChannel { exporter: handshake.exporter(), nonce };
     match state.check_hello(peer, &hello, &channel) {
-        Ok(VerifiedProof { role, proof }) => Some(ProvenClient { hello, role, proof, handshake, place }),
+        Ok(VerifiedProof { credential, proof }) => Some(ProvenClient { hello, credential, proof, handshake, place }),
         Err(rejection) => {
             refuse(handshake, rejection).await;
             None
@@ -144,9 +144,9 @@ pub(crate) async fn refuse<G: Handshake>(handshake: G, rejection: Rejection) {
 
 /// Admits the client, or refuses it with a message.
 pub(crate) async fn receive<G: Handshake>(state: &Arc<ServerState>, handshake: G) -> Option<AcceptedClient<G>> {
-    let ProvenClient { hello, role, proof, handshake, place } = prove(state, handshake).await?;
+    let ProvenClient { hello, credential, proof, handshake, place } = prove(state, handshake).await?;
     let peer = handshake.peer();
-    let admitted = state.admit(Applicant::new(peer, role), &hello).await;
+    let admitted = state.admit(Applicant::new(peer, credential), &hello).await;
     drop(place);
     let (codec, permit) = match admitted {
         Ok(admitted) => admitted,
@@ -156,8 +156,9 @@ pub(crate) async fn receive<G: Handshake>(state: &Arc<ServerState>, handshake: G
         }
     };
     let number = state.next_session.fetch_add(1, Ordering::Relaxed);
-    tracing::info!(session = number, %peer, client = clean(&hello.client), codec = codec.name(), "a client connected");
+    let link = state.pairing.name_of(credential);
+    tracing::info!(session = number, %peer, client = clean(&hello.client), codec = codec.name(), role = credential.role.name(), link, "a client connected");
     let Hello { display, sound, marker, .. } = hello;
-    let preferences = ClientPreferences { role, codec, display, sound, marker };
+    let preferences = ClientPreferences { role: credential.role, codec, display, sound, marker };
     Some(AcceptedClient { session: NewSession { number, preferences }, hello, proof, permit, handshake })
 }

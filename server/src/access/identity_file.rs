@@ -1,26 +1,20 @@
-//! The file in which a server keeps its token and its self-signed certificate, so that links and open pages outlive a restart.
-//!
-//! The file stays open: the server may become another user, or lose its access to the folder, while it runs. Several servers of one user
-//! share the file. Each locks it while it reads or changes it.
+//! The file in which a server keeps its token and its self-signed certificate, so that links and open pages outlive a restart. Several
+//! servers of one user share it.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use nearlight_net::{Identity, NetError, SavedCertificate, Token, TokenError};
 use serde::{Deserialize, Serialize};
 
+use crate::access::state_file::StateFile;
+
 /// Name of the file in its folder.
 const FILE_NAME: &str = "identity.json";
-/// Most bytes that are read. A token and a certificate take about 1 kB.
-const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// An open file with the identity of a user's servers.
 #[derive(Debug)]
-pub struct IdentityFile {
-    path: PathBuf,
-    file: File,
-}
+pub struct IdentityFile(StateFile<SavedIdentity>);
 
 /// The content of the file.
 #[derive(Default, Serialize, Deserialize)]
@@ -37,36 +31,22 @@ impl IdentityFile {
     /// # Errors
     /// If the system refuses it.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        {
-            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        }
-        builder.create(folder)?;
-        let path = folder.join(FILE_NAME);
-        let file = options.open(&path)?;
-        #[cfg(unix)]
-        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-        Ok(Self { path, file })
+        StateFile::open(folder, FILE_NAME, "Links will not outlive this run of the server").map(Self)
     }
 
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     /// Forgets the token: links with it stop working once the server that uses it has ended.
     pub fn forget_token(&self) {
-        self.change(|saved| saved.token = None);
+        self.0.change(|saved| saved.token = None);
     }
 
     /// Returns the saved token. If there is none, a new one is generated and saved.
     pub(crate) fn token(&self) -> Result<Token, TokenError> {
-        self.change(|saved| {
+        self.0.change(|saved| {
             if let Some(token) = saved.token.as_ref().and_then(|token| token.parse().ok()) {
                 return Ok(token);
             }
@@ -78,7 +58,7 @@ impl IdentityFile {
 
     /// Returns the saved certificates. Those that are due for renewal or lack one of the `hosts` are made anew and saved.
     pub(crate) fn certificate(&self, hosts: &[String]) -> Result<Identity, NetError> {
-        self.change(|saved| {
+        self.0.change(|saved| {
             let identity = match &saved.certificate {
                 Some(certificate) => Identity::from_saved(certificate, hosts)?,
                 None => Identity::self_signed(hosts)?,
@@ -87,63 +67,12 @@ impl IdentityFile {
             Ok(identity)
         })
     }
-
-    /// Reads the file, changes its content and writes it if it is different then. A server goes on without the file when that fails.
-    fn change<R>(&self, change: impl FnOnce(&mut SavedIdentity) -> R) -> R {
-        let failed = |what: &str, error: &dyn std::fmt::Display| {
-            tracing::warn!(
-                "cannot {what} {}: {error}. Links will not outlive this run of the server",
-                self.path.display()
-            );
-        };
-        if let Err(error) = self.file.lock() {
-            failed("lock", &error);
-        }
-        let text = self.read().unwrap_or_else(|error| {
-            failed("read", &error);
-            String::new()
-        });
-        let mut saved = if text.is_empty() {
-            SavedIdentity::default()
-        } else {
-            serde_json::from_str(&text).unwrap_or_else(|error| {
-                let path = self.path.display();
-                tracing::warn!(
-                    "{path} is damaged ({error}), so it is written anew: former links and certificates are void"
-                );
-                SavedIdentity::default()
-            })
-        };
-        let result = change(&mut saved);
-        let changed = serde_json::to_string(&saved).expect("texts and numbers");
-        if changed != text
-            && let Err(error) = self.write(&changed)
-        {
-            failed("write", &error);
-        }
-        let _ = self.file.unlock();
-        result
-    }
-
-    fn read(&self) -> io::Result<String> {
-        let mut file = &self.file;
-        file.rewind()?;
-        let mut text = String::new();
-        file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
-        Ok(text)
-    }
-
-    fn write(&self, text: &str) -> io::Result<()> {
-        let mut file = &self.file;
-        file.rewind()?;
-        file.write_all(text.as_bytes())?;
-        file.set_len(text.len() as u64)?;
-        file.sync_data()
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn folder(name: &str) -> PathBuf {

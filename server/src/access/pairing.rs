@@ -1,19 +1,22 @@
 //! Authentication by the pairing token: by a proof over WebTransport, by the token itself (`Authorization: Bearer`) over HTTP.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use nearlight_net::{AttemptLimiter, AttemptPolicy, CertificateHash, Token};
 use nearlight_rooms::Role;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Binding, Bytes32, Role as End, TokenProof};
 
+use crate::access::link_register::{Credential, LinkRegister};
 use crate::access::links::token_for;
 
 /// Checks the credentials of clients and limits the rate of failures.
 pub(crate) struct Pairing {
     /// The token of each role.
     tokens: [(Role, Token); 3],
+    /// The links that the owner has given out besides.
+    links: Arc<LinkRegister>,
     failures: Mutex<AttemptLimiter>,
     /// Hashes of the certificates that browsers pin: the newest, then the previous one, with which a session may have been opened just
     /// before a renewal. None if an authority has signed the certificate.
@@ -23,8 +26,8 @@ pub(crate) struct Pairing {
 /// The result of a correct proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VerifiedProof {
-    /// The role of the client's token.
-    pub(crate) role: Role,
+    /// What the client's token entitles it to.
+    pub(crate) credential: Credential,
     /// The server's own proof for the client.
     pub(crate) proof: Bytes32,
 }
@@ -47,11 +50,22 @@ pub(crate) enum AuthError {
 }
 
 impl Pairing {
-    /// `owner`: the token from which those of all roles are made. `pinned`: the certificate that browsers pin.
-    pub(crate) fn new(owner: &Token, pinned: Option<CertificateHash>) -> Self {
+    /// `owner`: the token from which those of all roles are made. `links`: what else opens the server. `pinned`: the certificate that
+    /// browsers pin.
+    pub(crate) fn new(owner: &Token, links: Arc<LinkRegister>, pinned: Option<CertificateHash>) -> Self {
         let failures = Mutex::new(AttemptLimiter::new(AttemptPolicy::default()));
         let tokens = Role::ALL.map(|role| (role, token_for(owner, role)));
-        Self { tokens, failures, pinned: pinned.map(|hash| RwLock::new(vec![hash])) }
+        Self { tokens, links, failures, pinned: pinned.map(|hash| RwLock::new(vec![hash])) }
+    }
+
+    /// Returns the links that the owner has given out.
+    pub(crate) const fn links(&self) -> &Arc<LinkRegister> {
+        &self.links
+    }
+
+    /// Returns the name of the client's link for the log, if it has one.
+    pub(crate) fn name_of(&self, credential: Credential) -> Option<String> {
+        credential.link.and_then(|link| self.links.name_of(link))
     }
 
     /// Replaces the certificate that browsers pin.
@@ -63,13 +77,20 @@ impl Pairing {
         }
     }
 
-    /// Returns the role whose token is `offered`.
-    pub(crate) fn check_bearer(&self, now: Time, from: IpAddr, offered: &str) -> Result<Role, AuthError> {
-        let found = self.tokens.iter().find(|(_, token)| token.matches(offered));
-        self.count_failure(now, from, found.map(|(role, _)| *role))
+    /// Returns what the token `offered` entitles to.
+    pub(crate) fn check_bearer(&self, now: Time, from: IpAddr, offered: &str) -> Result<Credential, AuthError> {
+        let found = self.find(|token| token.matches(offered));
+        self.count_failure(now, from, found.map(|(credential, _)| credential))
     }
 
-    /// Checks a client's proof. Returns the role of its token and the server's own proof.
+    /// Returns the token that fulfils the condition, with what it entitles to: one of a role, or else of a link.
+    fn find(&self, is_right: impl Fn(&Token) -> bool) -> Option<(Credential, Token)> {
+        let of_role = self.tokens.iter().find(|(_, token)| is_right(token));
+        let of_role = of_role.map(|(role, token)| (Credential::of_role(*role), token.clone()));
+        of_role.or_else(|| self.links.find(is_right))
+    }
+
+    /// Checks a client's proof. Returns what its token entitles to, and the server's own proof.
     pub(crate) fn check_proof(
         &self,
         now: Time,
@@ -98,9 +119,11 @@ impl Pairing {
                 (vec![Binding::Nonces { server_nonce, client_nonce }], mac)
             }
         };
-        let mut pairs = bindings.iter().flat_map(|binding| self.tokens.iter().map(move |token| (binding, token)));
-        let (binding, (role, token)) = pairs.find(|(binding, (_, token))| token.verify(binding, End::Client, &mac))?;
-        Some(VerifiedProof { role: *role, proof: token.prove(binding, End::Server) })
+        let mut found = bindings.iter().filter_map(|binding| {
+            let (credential, token) = self.find(|token| token.verify(binding, End::Client, &mac))?;
+            Some(VerifiedProof { credential, proof: token.prove(binding, End::Server) })
+        });
+        found.next()
     }
 
     /// Accepts correct credentials, and counts wrong ones against the rate limit of their address.
@@ -124,7 +147,7 @@ mod tests {
     const TOKEN: &str = "a-token-of-the-owner-s";
 
     fn pairing(pinned: Option<CertificateHash>) -> Pairing {
-        Pairing::new(&TOKEN.parse().unwrap(), pinned)
+        Pairing::new(&TOKEN.parse().unwrap(), Arc::default(), pinned)
     }
 
     fn exporter(byte: u8) -> Binding {
@@ -166,7 +189,8 @@ mod tests {
             turned_away += u32::from(refused != AuthError::WrongToken);
             assert!(pairing.check_proof(now, OWNER, Some(&wrong), &own).is_err());
             assert!(pairing.check_proof(now, OWNER, None, &own).is_err());
-            assert_eq!(pairing.check_bearer(now, OWNER, TOKEN), Ok(Role::Host), "after {n} guesses");
+            let host = Ok(Credential::of_role(Role::Host));
+            assert_eq!(pairing.check_bearer(now, OWNER, TOKEN), host, "after {n} guesses");
             let welcome = pairing.check_proof(now, OWNER, Some(&right), &own).expect("the owner's own proof");
             assert!(exporter(1).verify(TOKEN, End::Server, &welcome.proof));
         }
@@ -180,10 +204,11 @@ mod tests {
         let here = channel(1);
         for role in Role::ALL {
             let token = token_for(&owner, role).to_string();
-            assert_eq!(pairing.check_bearer(Time::ZERO, OWNER, &token), Ok(role));
+            let credential = Credential::of_role(role);
+            assert_eq!(pairing.check_bearer(Time::ZERO, OWNER, &token), Ok(credential));
             let proof = TokenProof::Exporter { mac: exporter(1).prove(&token, End::Client) };
             let proven = pairing.check_proof(Time::ZERO, OWNER, Some(&proof), &here).expect("its proof");
-            assert_eq!(proven.role, role);
+            assert_eq!(proven.credential, credential);
             // The client knows its own token, and so believes a proof made with it alone.
             assert!(exporter(1).verify(&token, End::Server, &proven.proof));
         }

@@ -16,7 +16,7 @@ fn shared(everybody: Option<Role>) -> Arc<Shared> {
 fn front(everybody: Option<Role>, nearest: bool) -> Arc<Shared> {
     let token: Token = TOKEN.parse().expect("a token");
     let front = Mutex::new(Front::new(check_of(&token)));
-    let pairing = Pairing::new(&token, None);
+    let pairing = Pairing::new(&token, Arc::default(), None);
     Arc::new(Shared { clock: Clock::start(), front, pairing, token, everybody, nearest })
 }
 

@@ -73,8 +73,8 @@ impl Disconnect {
 /// Checks the proof of the token, lets the member join the room that it names, and moves its messages until it leaves.
 pub(super) async fn serve<H: MemberHandshake>(state: Arc<ServerState>, sessions: Sessions, handshake: H) {
     let Some(proven) = prove(&state, handshake).await else { return };
-    let ProvenClient { hello, role: permitted, proof, mut handshake, place: waiting } = proven;
-    let place = match take_place(&state, Applicant::new(handshake.peer(), permitted)) {
+    let ProvenClient { hello, credential, proof, mut handshake, place: waiting } = proven;
+    let place = match take_place(&state, Applicant::new(handshake.peer(), credential)) {
         Ok(place) => place,
         Err(error) => {
             state.metrics.on_refusal(Refusal::Full);
@@ -94,7 +94,7 @@ pub(super) async fn serve<H: MemberHandshake>(state: Arc<ServerState>, sessions:
     drop(waiting);
     let mut join = match join {
         // Roles are ordered. Nobody gets a role above its token's.
-        Ok(join) => Join { role: join.role.max(permitted), ..join },
+        Ok(join) => Join { role: join.role.max(credential.role), ..join },
         Err(reason) => return handshake.refuse(None, &reason).await,
     };
     if state.rooms.is_shared() && join.key.is_none() {

@@ -170,6 +170,8 @@ enum EnterError {
         "The places for members of your role are taken; the others are reserved. Try again when somebody has left, or start the server with a larger --max-members."
     )]
     Reserved,
+    #[error("The link was revoked or has expired. Ask the owner for another one.")]
+    LinkEnded,
     #[error("{MAX_ROOMS} rooms are open on this server. Join one of them, or try again when one has closed.")]
     TooManyRooms,
 }
@@ -181,6 +183,11 @@ impl Rooms {
         let world = world.filter(|_| fleet.is_none());
         let (admission, open) = (Admission::new(max_members), Mutex::default());
         Self { max_members, admission, open, world, fleet, next_connection: AtomicU32::new(1) }
+    }
+
+    /// Ends the memberships of clients that came with these links.
+    pub(crate) fn end_links(&self, links: &[u32]) {
+        self.admission.end_links(links);
     }
 
     /// Returns the heads of the members of the demonstration's world, as far as it is a room.
@@ -246,6 +253,9 @@ fn take_place(state: &Arc<ServerState>, applicant: Applicant) -> Result<MemberPl
         }
     })?;
     permit.on_heard(now);
+    if !state.pairing.links().on_used(applicant.credential) {
+        return Err(EnterError::LinkEnded);
+    }
     state.metrics.on_members(state.rooms.admission.held());
     Ok(MemberPlace { state: Arc::clone(state), permit: Some(permit) })
 }

@@ -14,13 +14,16 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::access::admission::{Admission, Applicant};
+use crate::access::code_pairing::CodePairing;
+use crate::access::link_register::Credential;
 use crate::access::pairing::Pairing;
 use crate::media::studio::{Format, Studio, StudioOptions};
 use crate::metrics::Metrics;
 use crate::rooms::SharedRoom;
 use crate::state::{MediaTransport, OfferLimiter};
 
-const CLIENT: Applicant = Applicant::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), Role::Host);
+const CLIENT: Applicant =
+    Applicant::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), Credential::of_role(Role::Host));
 const NEVER: Duration = Duration::from_secs(20);
 
 /// An item from the client to the server.
@@ -142,7 +145,8 @@ impl Server {
         let (closing, closing_seen) = watch::channel(false);
         let state = ServerState {
             clock,
-            pairing: Pairing::new(&Token::generate().expect("random numbers"), None),
+            pairing: Pairing::new(&Token::generate().expect("random numbers"), Arc::default(), None),
+            code_pairing: CodePairing::default(),
             offers: OfferLimiter::new(),
             handshakes: ServerState::new_handshakes(0),
             admission: Admission::new(clients),

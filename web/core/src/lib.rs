@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod device;
 mod devices;
 mod display;
 mod journal;

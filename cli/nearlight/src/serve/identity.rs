@@ -1,16 +1,16 @@
-//! Where the server keeps its token and its self-signed certificate between runs.
+//! Where the server keeps its token, its self-signed certificate and the links of others between runs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use nearlight_server::IdentityFile;
+use nearlight_server::{IdentityFile, LinkFile};
 
 #[derive(Debug, Args)]
 pub(super) struct IdentityArguments {
-    /// Folder that keeps the token and the self-signed certificate between runs, so that links stay valid [default: nearlight in
-    /// `XDG_STATE_HOME`, which is usually ~/.local/state; none with --port 0]
+    /// Folder that keeps the token, the self-signed certificate, and the links and devices that were added, so that links stay valid
+    /// [default: nearlight in `XDG_STATE_HOME`, which is usually ~/.local/state; none with --port 0]
     #[arg(long, value_name = "FOLDER", conflicts_with = "ephemeral")]
     state: Option<PathBuf>,
     /// Keep nothing between runs: each start has a new token and a new certificate
@@ -21,18 +21,31 @@ pub(super) struct IdentityArguments {
     new_token: bool,
 }
 
+/// The files of a server.
+pub(super) struct StateFiles {
+    pub(super) identity: IdentityFile,
+    pub(super) links: LinkFile,
+}
+
+impl StateFiles {
+    fn open(folder: &Path) -> std::io::Result<Self> {
+        Ok(Self { identity: IdentityFile::open(folder)?, links: LinkFile::open(folder)? })
+    }
+}
+
 impl IdentityArguments {
-    /// Opens the file of a server on this port. None if nothing is kept.
+    /// Opens the files of a server on this port. None if nothing is kept. `is_needed`: whether links end with this run otherwise.
     ///
     /// # Errors
     /// If the folder that the user has named cannot be used. The usual folder is not needed: without it the log says that links end.
-    pub(super) fn open(&self, port: u16) -> anyhow::Result<Option<IdentityFile>> {
-        let Some(folder) = self.folder(port, |name| std::env::var_os(name))? else { return Ok(None) };
-        let file = match IdentityFile::open(&folder) {
-            Ok(file) => file,
+    pub(super) fn open(&self, port: u16, is_needed: bool) -> anyhow::Result<Option<StateFiles>> {
+        let Some(folder) = self.folder(port, is_needed, |name| std::env::var_os(name))? else { return Ok(None) };
+        let files = match StateFiles::open(&folder) {
+            Ok(files) => files,
             Err(error) if self.state.is_some() || self.new_token => {
                 return Err(error).with_context(|| format!("cannot keep a token in {}", folder.display()));
             }
+            Err(_) if !is_needed => return Ok(None),
             Err(error) => {
                 tracing::warn!(
                     "cannot keep the token and the certificate in {} ({error}), so links end with this run: give --state or --ephemeral",
@@ -42,12 +55,17 @@ impl IdentityArguments {
             }
         };
         if self.new_token {
-            file.forget_token();
+            files.identity.forget_token();
         }
-        Ok(Some(file))
+        Ok(Some(files))
     }
 
-    fn folder(&self, port: u16, variable: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<Option<PathBuf>> {
+    fn folder(
+        &self,
+        port: u16,
+        is_needed: bool,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> anyhow::Result<Option<PathBuf>> {
         if self.state.is_some() {
             return Ok(self.state.clone());
         }
@@ -57,7 +75,7 @@ impl IdentityArguments {
             folder.is_some() || !self.new_token,
             "--new-token replaces a token that is kept between runs, and this server keeps none: give --state too"
         );
-        if folder.is_none() && !self.ephemeral && port != 0 {
+        if folder.is_none() && is_needed && !self.ephemeral && port != 0 {
             tracing::warn!(
                 "there is no home folder to keep the token in, so links end with this run: give --state or --ephemeral"
             );
@@ -67,7 +85,7 @@ impl IdentityArguments {
 }
 
 /// Returns the folder for the state of this user's servers: systemd's `StateDirectory=`, else that of the XDG Base Directory Specification.
-fn usual_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+pub(crate) fn usual_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     // Several folders are separated by colons.
     let of_service = variable("STATE_DIRECTORY").and_then(|folders| std::env::split_paths(&folders).next());
@@ -96,12 +114,12 @@ mod tests {
         ];
         for (variables, expected) in cases {
             let of = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-            assert_eq!(usual.folder(8090, of).expect("a choice"), expected.map(PathBuf::from), "{variables:?}");
-            assert_eq!(usual.folder(0, of).expect("a choice"), None);
+            assert_eq!(usual.folder(8090, true, of).expect("a choice"), expected.map(PathBuf::from), "{variables:?}");
+            assert_eq!(usual.folder(0, true, of).expect("a choice"), None);
             let ephemeral = IdentityArguments { state: None, ephemeral: true, new_token: false };
-            assert_eq!(ephemeral.folder(8090, of).expect("a choice"), None);
+            assert_eq!(ephemeral.folder(8090, true, of).expect("a choice"), None);
         }
         let renewing = IdentityArguments { state: None, ephemeral: false, new_token: true };
-        assert!(renewing.folder(0, |_| None).expect_err("nothing to renew").to_string().contains("--state"));
+        assert!(renewing.folder(0, true, |_| None).expect_err("nothing to renew").to_string().contains("--state"));
     }
 }

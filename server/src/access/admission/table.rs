@@ -20,6 +20,8 @@ pub(super) struct Holder {
     pub(super) address: IpAddr,
     pub(super) trusted: bool,
     pub(super) role: Role,
+    /// The number of the client's link, if it is one that can be revoked.
+    pub(super) link: Option<u32>,
     pub(super) since: Time,
     /// When the client was last heard; none before it has connected.
     pub(super) heard: Option<Time>,
@@ -107,6 +109,12 @@ impl PermitTable {
         }
     }
 
+    /// Returns the permits of clients that came with these links.
+    pub(super) fn of_links(&self, links: &[u32]) -> Vec<u64> {
+        let of_links = |holder: &Holder| holder.link.is_some_and(|link| links.contains(&link));
+        self.holders.iter().filter(|(_, holder)| of_links(holder)).map(|(number, _)| *number).collect()
+    }
+
     pub(super) fn displacement(&self, number: u64) -> Option<Displacement> {
         self.displaced.get(&number).copied()
     }
@@ -131,7 +139,7 @@ impl PermitTable {
             return Some(Obstacle::Full);
         }
         // A spectator counts among those who are not owners as well.
-        let limited = [Role::Guest, Role::Spectator].into_iter().filter(|role| applicant.role >= *role);
+        let limited = [Role::Guest, Role::Spectator].into_iter().filter(|role| applicant.credential.role >= *role);
         let full = |role: &Role| self.count(*role) >= max_holders(self.max_clients, *role);
         limited.filter(full).max().map(Obstacle::Role)
     }
@@ -157,7 +165,7 @@ impl PermitTable {
         if let Some((number, _)) = forfeit {
             return Some((*number, Displacement::Forfeit));
         }
-        match (applicant.role, obstacle) {
+        match (applicant.credential.role, obstacle) {
             (_, Obstacle::Strangers) => None,
             (Role::Host, _) => self.idlest_for_an_owner().map(|number| (number, Displacement::Owner)),
             (role, _) => self.idlest_over_share(role, applicant.address).map(|number| (number, Displacement::Share)),

@@ -1,16 +1,17 @@
 use super::table::max_holders;
 use super::*;
+use crate::access::link_register::Credential;
 
 const NOW: Time = Time::from_secs(100);
 
 /// Someone with the owner's token, or a client without a token.
 fn guest(last: u8, trusted: bool) -> Applicant {
     let role = if trusted { Role::Host } else { Role::Guest };
-    Applicant { address: IpAddr::from([192, 0, 2, last]), trusted, role }
+    Applicant { address: IpAddr::from([192, 0, 2, last]), trusted, credential: Credential::of_role(role) }
 }
 
 fn with_role(last: u8, role: Role) -> Applicant {
-    Applicant::new(IpAddr::from([192, 0, 2, last]), role)
+    Applicant::new(IpAddr::from([192, 0, 2, last]), Credential::of_role(role))
 }
 
 fn is_lost(permit: &Permit) -> bool {
@@ -154,4 +155,22 @@ async fn who_loses_the_permit_is_told_why_at_once() {
     assert_eq!(watching.displaced().await, Displacement::Owner);
     drop(watching);
     assert!(owner.on_heard(NOW) && admission.held() == 1);
+}
+
+#[test]
+fn clients_of_a_link_that_has_ended_lose_their_places_and_others_keep_them() {
+    let admission = Admission::new(8);
+    let with_link = |last: u8, link| {
+        let credential = Credential { role: Role::Guest, link };
+        admission.take(NOW, Applicant::new(IpAddr::from([192, 0, 2, last]), credential)).expect("a place")
+    };
+    let [first, second, other, owner] =
+        [(1, Some(1)), (2, Some(1)), (3, Some(2)), (4, None)].map(|(last, link)| with_link(last, link));
+    admission.end_links(&[1, 7]);
+    for permit in [first, second] {
+        assert_eq!(permit.displacement(), Some(Displacement::LinkEnded));
+        assert!(!permit.on_heard(NOW));
+    }
+    assert!(!is_lost(&other) && !is_lost(&owner));
+    assert_eq!(admission.held(), 2);
 }

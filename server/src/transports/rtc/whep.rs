@@ -13,7 +13,6 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use nearlight_net::Token;
-use nearlight_rooms::Role;
 use nearlight_units::Span;
 use nearlight_urs::signalling::Guest;
 use nearlight_webrtc::{Fragment, MAX_SDP_BYTES, Offer, OfferError, Peer, PeerError};
@@ -23,6 +22,7 @@ use tokio::sync::Semaphore;
 use super::carrier::{EndRequest, EndSender};
 use super::{RtcEndpoint, WebRtcCarrier, peer_config};
 use crate::access::admission::Applicant;
+use crate::access::link_register::Credential;
 use crate::options::IceServer;
 use crate::session::SessionTask;
 use crate::session::common::{ClientPreferences, SessionCommon};
@@ -87,8 +87,8 @@ impl Whep {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the role of the request's token. Failures are rate-limited per address.
-    fn authorize(&self, client: Client, headers: &HeaderMap) -> Result<Role, HttpRefusal> {
+    /// Returns what the request's token entitles to. Failures are rate-limited per address.
+    fn authorize(&self, client: Client, headers: &HeaderMap) -> Result<Credential, HttpRefusal> {
         let Some(token) = token_in(headers) else {
             // A missing token is not a guess, so the limiter counts no failure.
             return Err(HttpRefusal::without_token());
@@ -99,14 +99,14 @@ impl Whep {
     fn accept(
         &self,
         client: Client,
-        role: Role,
+        credential: Credential,
         offer: &Offer,
         marker: bool,
     ) -> Result<(String, String, WebRtcSession), HttpRefusal> {
         let state = &self.state;
         let codec = state.choose(|kind| offer.video().iter().any(|offered| offered.codec == *kind))?;
         let now = state.clock.now();
-        let permit = state.try_admit(now, Applicant::new(client.0, role))?;
+        let permit = state.try_admit(now, Applicant::new(client.0, credential))?;
         let id = Token::generate().map_err(internal)?.to_string();
         let session = state.next_session.fetch_add(1, Ordering::Relaxed);
         let config = peer_config(state, &self.endpoint, &id);
@@ -120,7 +120,7 @@ impl Whep {
         let answer = peer.on_offer(now, offer).map_err(malformed)?;
         let own = peer.credentials().cloned().ok_or_else(|| internal("the answer has no ICE credentials"))?;
         let (display, sound) = (DisplayKind::Screen, offer.wants_sound());
-        let preferences = ClientPreferences { role, codec, display, sound, marker };
+        let preferences = ClientPreferences { role: credential.role, codec, display, sound, marker };
         let common = SessionCommon::open(Arc::clone(state), session, preferences, peer.sender()).map_err(internal)?;
         let line = self.endpoint.connect(&own, state.emulated_path(session, now));
         tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client asks for a session");
@@ -227,13 +227,13 @@ async fn offer(
     Extension(client): Extension<Client>,
     request: HttpRequest,
 ) -> Result<Response, HttpRefusal> {
-    let role = whep.authorize(client, request.headers())?;
+    let credential = whep.authorize(client, request.headers())?;
     let state = &whep.state;
     state.count_offer(state.clock.now(), Guest { address: client.0, trusted: true })?;
     let marker = wants_marker(request.uri().query().unwrap_or_default())?;
     let text = body(&whep, request, SDP).await?;
     let offer = Offer::parse(&text)?;
-    let (id, answer, task) = whep.accept(client, role, &offer, marker)?;
+    let (id, answer, task) = whep.accept(client, credential, &offer, marker)?;
     if whep.sessions_begun.send(Box::pin(task.run())).await.is_err() {
         return Err(HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
     }

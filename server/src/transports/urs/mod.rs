@@ -34,7 +34,7 @@ pub(crate) fn open(
     let (signalling, work) = SignallingTask::open(options.mode, state.clock, gate(Arc::clone(state)), media);
     let checking = Arc::clone(state);
     let refuse = Box::new(move |from, token: &str| match checking.check_token(from, token) {
-        Ok(role) if role.acts() => None,
+        Ok(credential) if credential.role.acts() => None,
         Ok(_) => Some(HttpRefusal::new(StatusCode::FORBIDDEN, "a spectator's link is not valid for Unity's clients")),
         Err(rejection) => Some(HttpRefusal::from(rejection)),
     });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearlight_net::Clock;
+use nearlight_net::{Clock, wall_clock};
 use nearlight_units::Time;
 use nearlight_urs::signalling::{
     ClientId, Command, Gate, Guest, Mode, PeerId, Reply, Request, Signalling, TooManyClients,
@@ -110,13 +110,10 @@ impl SignallingTask {
     }
 }
 
-/// Returns the wall-clock time at the clock's origin, in milliseconds since 1970.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "clients of the polling variant compare its times with their own calendar"
-)]
+/// Returns the wall-clock time at the clock's origin, in milliseconds since 1970. Clients of the polling variant compare its times with their
+/// own calendar.
 fn milliseconds_at_zero(clock: Clock) -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now = wall_clock().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX).saturating_sub(clock.now().as_micros() / 1_000)
 }
 

@@ -1,0 +1,329 @@
+//! `nearlight links` and `nearlight devices`: who else may connect to this user's servers.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use nearlight_rooms::Role;
+use nearlight_server::{CodeState, GivenLink, LinkFile, LinkKind, MAX_CODE_FAILURES, NewLink, qr_code, unix_time_s};
+
+use crate::serve::identity::usual_folder;
+
+/// Interval at which `devices pair` looks whether the device has been paired.
+const PAIRING_CHECK: Duration = Duration::from_millis(250);
+const MINUTE_S: u64 = 60;
+const HOUR_S: u64 = 60 * MINUTE_S;
+const DAY_S: u64 = 24 * HOUR_S;
+
+#[derive(Debug, Args)]
+pub struct LinksArguments {
+    #[command(subcommand)]
+    action: Option<LinksAction>,
+    #[command(flatten)]
+    common: CommonArguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum LinksAction {
+    /// Make a link of its own for somebody, which can be revoked
+    Add {
+        /// Whom it is for, such as "Anna"
+        name: String,
+        #[command(flatten)]
+        grant: GrantArguments,
+    },
+    /// Revoke a link or a device: whoever is connected with it is disconnected within a second
+    Revoke {
+        /// Its number or its name
+        link: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct DevicesArguments {
+    #[command(subcommand)]
+    action: Option<DevicesAction>,
+    #[command(flatten)]
+    common: CommonArguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum DevicesAction {
+    /// Show a code of six digits that pairs one device, and wait for it
+    Pair {
+        /// The device's name [default: the one that its browser gives]
+        #[arg(long)]
+        name: Option<String>,
+        /// How long the code can be used, such as 5m
+        #[arg(long, value_name = "TIME", default_value = "5m", value_parser = seconds)]
+        valid: u64,
+        #[command(flatten)]
+        grant: GrantArguments,
+    },
+    /// Revoke a device or a link: whoever is connected with it is disconnected within a second
+    Revoke {
+        /// Its number or its name
+        device: String,
+    },
+}
+
+/// What a link or device may do, and for how long.
+#[derive(Debug, Args)]
+struct GrantArguments {
+    /// host, guest or spectator
+    #[arg(long, default_value = "guest", value_parser = role)]
+    role: Role,
+    /// How long it works, such as 8h or 30d [default: until it is revoked]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    expires: Option<u64>,
+}
+
+impl GrantArguments {
+    fn expires_s(&self) -> Option<u64> {
+        self.expires.map(|seconds| unix_time_s().saturating_add(seconds))
+    }
+}
+
+#[derive(Debug, Args)]
+struct CommonArguments {
+    /// The folder that the server was given as --state
+    #[arg(long, value_name = "FOLDER", global = true)]
+    state: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+impl CommonArguments {
+    fn open(&self) -> anyhow::Result<LinkFile> {
+        let folder = self.state.clone().or_else(|| usual_folder(|name| std::env::var_os(name)));
+        let folder =
+            folder.context("there is no home folder in which a server keeps its links: give --state FOLDER")?;
+        LinkFile::open(&folder)
+            .with_context(|| format!("cannot open {}: is it the folder of your server?", folder.display()))
+    }
+}
+
+/// Lists, adds or revokes links.
+///
+/// # Errors
+/// For people.
+pub fn run_links(arguments: &LinksArguments) -> anyhow::Result<ExitCode> {
+    let file = arguments.common.open()?;
+    match &arguments.action {
+        None => list(&file, |_| true, arguments.common.json),
+        Some(LinksAction::Revoke { link }) => revoke(&file, link, arguments.common.json),
+        Some(LinksAction::Add { name, grant }) => {
+            let new =
+                NewLink { name: name.clone(), kind: LinkKind::Link, role: grant.role, expires_s: grant.expires_s() };
+            let added = file.add(new)?;
+            let link = link_to(&file, &added)?;
+            if arguments.common.json {
+                let mut object = json(&added);
+                object["link"] = link.into();
+                return print(&object.to_string());
+            }
+            if !io::stdout().is_terminal() {
+                return print(&link);
+            }
+            let code = qr_code(&link).context("the link is too long for a QR code")?;
+            print(&format!(
+                "\n  Link {} for {}, as {}:   {link}\n\n{code}",
+                added.number,
+                added.name,
+                grant.role.name()
+            ))
+        }
+    }
+}
+
+/// Pairs a device, lists or revokes devices.
+///
+/// # Errors
+/// For people.
+pub fn run_devices(arguments: &DevicesArguments) -> anyhow::Result<ExitCode> {
+    let file = arguments.common.open()?;
+    match &arguments.action {
+        None => list(&file, |link| link.kind == LinkKind::Device, arguments.common.json),
+        Some(DevicesAction::Revoke { device }) => revoke(&file, device, arguments.common.json),
+        Some(DevicesAction::Pair { name, valid, grant }) => {
+            let code =
+                file.open_code(grant.role, name.clone(), unix_time_s().saturating_add(*valid), grant.expires_s())?;
+            let page = page_of(&file)?;
+            if arguments.common.json {
+                print(&serde_json::json!({ "code": code.to_string(), "page": page, "valid_s": valid }).to_string())?;
+            } else {
+                print(&format!(
+                    "\n  Open   {page}   on the device, and type the code\n\n      {code}\n\n  \
+                     It pairs one device as {}, and is valid for {}. Ctrl+C withdraws it.",
+                    grant.role.name(),
+                    duration(*valid)
+                ))?;
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let state = runtime.block_on(async {
+                let mut check = tokio::time::interval(PAIRING_CHECK);
+                loop {
+                    tokio::select! {
+                        _ = check.tick() => match file.code_state(&code) {
+                            CodeState::Open { .. } => {}
+                            ended => return ended,
+                        },
+                        _ = tokio::signal::ctrl_c() => {
+                            file.close_code(&code);
+                            return CodeState::Void;
+                        }
+                    }
+                }
+            });
+            match state {
+                CodeState::Paired(device) if arguments.common.json => print(&json(&device).to_string()),
+                CodeState::Paired(device) => print(&format!(
+                    "  Paired: {} is device {}. `nearlight devices revoke {}` ends it.",
+                    device.name, device.number, device.number
+                )),
+                CodeState::TooManyFailures => anyhow::bail!(
+                    "{MAX_CODE_FAILURES} wrong codes were typed, so the code is void. If that was not you, somebody tries to get in. For another code, run this again"
+                ),
+                CodeState::Void | CodeState::Open { .. } => {
+                    anyhow::bail!("the code is no longer valid, and no device was paired")
+                }
+            }
+        }
+    }
+}
+
+fn page_of(file: &LinkFile) -> anyhow::Result<String> {
+    file.page().context("no server has used this folder yet: start `nearlight serve` first, or give --state FOLDER")
+}
+
+/// Returns the link with its token.
+fn link_to(file: &LinkFile, link: &GivenLink) -> anyhow::Result<String> {
+    let token = link.token().context("the link's token in the file is damaged: revoke it")?;
+    Ok(format!("{}#token={token}", page_of(file)?))
+}
+
+fn list(file: &LinkFile, is_listed: impl Fn(&GivenLink) -> bool, as_json: bool) -> anyhow::Result<ExitCode> {
+    let links: Vec<GivenLink> = file.links().into_iter().filter(is_listed).collect();
+    if as_json {
+        let objects: Vec<_> = links.iter().map(json).collect();
+        return print(&serde_json::Value::from(objects).to_string());
+    }
+    if links.is_empty() {
+        return print(
+            "There are none. `nearlight links add NAME` makes a link for somebody, `nearlight devices pair` pairs a device.",
+        );
+    }
+    let now_s = unix_time_s();
+    let header = ["number", "name", "kind", "role", "made", "uses", "last used", "expires"].map(String::from);
+    let ago = |time_s: u64| format!("{} ago", duration(now_s.saturating_sub(time_s)));
+    let rows = links.iter().map(|link| {
+        [
+            link.number.to_string(),
+            link.name.clone(),
+            link.kind.name().into(),
+            link.role.name().into(),
+            ago(link.created_s),
+            link.uses.to_string(),
+            link.used_s.map_or_else(|| "never".into(), ago),
+            match link.expires_s {
+                None => "never".into(),
+                Some(_) if link.has_expired(now_s) => "has expired".into(),
+                Some(expires) => format!("in {}", duration(expires - now_s)),
+            },
+        ]
+    });
+    let rows: Vec<_> = std::iter::once(header).chain(rows).collect();
+    let widths: [usize; 8] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    let line = |row: &[String; 8]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    print(&rows.iter().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+fn revoke(file: &LinkFile, number_or_name: &str, as_json: bool) -> anyhow::Result<ExitCode> {
+    let revoked = file.revoke(number_or_name)?;
+    if as_json {
+        return print(&json(&revoked).to_string());
+    }
+    let GivenLink { kind, number, name, .. } = revoked;
+    print(&format!(
+        "Revoked {} {number}, {name}. Whoever is connected with it is disconnected within a second.",
+        kind.name()
+    ))
+}
+
+/// Describes a link without its token, as docs/json.md does.
+fn json(link: &GivenLink) -> serde_json::Value {
+    let GivenLink { number, name, kind, role, created_s, expires_s, uses, used_s, .. } = link;
+    serde_json::json!({
+        "number": number, "name": name, "kind": kind.name(), "role": role.name(), "created_s": created_s,
+        "expires_s": expires_s, "uses": uses, "used_s": used_s,
+    })
+}
+
+fn print(text: &str) -> anyhow::Result<ExitCode> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{text}").and_then(|()| output.flush()).context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `host`, `guest` or `spectator`.
+fn role(text: &str) -> Result<Role, String> {
+    let known = Role::ALL.into_iter().find(|role| role.name() == text);
+    known.ok_or_else(|| "expected host, guest or spectator".into())
+}
+
+/// `90s`, `5m`, `8h` or `30d`: at least a second.
+fn seconds(text: &str) -> Result<u64, String> {
+    let unit = text.chars().next_back().and_then(|unit| match unit {
+        's' => Some(1),
+        'm' => Some(MINUTE_S),
+        'h' => Some(HOUR_S),
+        'd' => Some(DAY_S),
+        _ => None,
+    });
+    let number = text.get(..text.len().saturating_sub(1)).and_then(|number| number.parse::<u64>().ok());
+    let seconds = unit.zip(number).and_then(|(unit, number)| number.checked_mul(unit)).filter(|seconds| *seconds > 0);
+    seconds.ok_or_else(|| "expected a time such as 90s, 5m, 8h or 30d".into())
+}
+
+/// Writes a time for people, rounded down to its largest unit.
+fn duration(seconds: u64) -> String {
+    let (count, unit) = match seconds {
+        0..MINUTE_S => (seconds, "second"),
+        MINUTE_S..HOUR_S => (seconds / MINUTE_S, "minute"),
+        HOUR_S..DAY_S => (seconds / HOUR_S, "hour"),
+        DAY_S.. => (seconds / DAY_S, "day"),
+    };
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_unit() {
+        for (text, expected) in [("90s", Some(90)), ("5m", Some(300)), ("8h", Some(28_800)), ("30d", Some(2_592_000))] {
+            assert_eq!(seconds(text).ok(), expected, "{text}");
+        }
+        for text in ["", "5", "m", "-5m", "0s", "5 m", "5é", "99999999999999999999d", "18446744073709551615d"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_written_in_their_largest_unit() {
+        for (seconds, expected) in
+            [(0, "0 seconds"), (1, "1 second"), (119, "1 minute"), (7_200, "2 hours"), (200_000, "2 days")]
+        {
+            assert_eq!(duration(seconds), expected);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A JSON file in the user's state folder that several processes of one user share.
+//!
+//! The file stays open: the server may become another user, or lose its access to the folder, while it runs. Each process locks it while it
+//! reads or changes it.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Most bytes that are read. The largest file has [`super::link_file::MAX_LINKS`] links of about 300 bytes.
+const MAX_FILE_BYTES: u64 = 256 << 10;
+
+/// An open file that contains one `T`.
+pub(crate) struct StateFile<T> {
+    path: PathBuf,
+    file: File,
+    /// What a user loses if the file cannot be used, for warnings.
+    loss: &'static str,
+    content: PhantomData<fn() -> T>,
+}
+
+/// Only the path is no secret.
+impl<T> std::fmt::Debug for StateFile<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("StateFile").field(&self.path).finish()
+    }
+}
+
+impl<T: Default + Serialize + DeserializeOwned> StateFile<T> {
+    /// Opens the file of this name in `folder`, or creates both. Only their owner can read them. `loss` is a sentence without a full stop
+    /// that says what does not work if the file fails.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub(crate) fn open(folder: &Path, name: &str, loss: &'static str) -> io::Result<Self> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        }
+        builder.create(folder)?;
+        let path = folder.join(name);
+        let file = options.open(&path)?;
+        #[cfg(unix)]
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        Ok(Self { path, file, loss, content: PhantomData })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns a value that is different after each change of the file, as far as the system's clock for files can tell.
+    pub(crate) fn version(&self) -> Option<(SystemTime, u64)> {
+        let metadata = self.file.metadata().ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    }
+
+    /// Reads the file, changes its content and writes it if it is different then. A server goes on without the file when that fails.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            tracing::warn!("cannot {what} {}: {error}. {}", self.path.display(), self.loss);
+        };
+        if let Err(error) = self.file.lock() {
+            failed("lock", &error);
+        }
+        let text = self.read().unwrap_or_else(|error| {
+            failed("read", &error);
+            String::new()
+        });
+        let mut content = if text.is_empty() {
+            T::default()
+        } else {
+            serde_json::from_str(&text).unwrap_or_else(|error| {
+                let path = self.path.display();
+                tracing::warn!("{path} is damaged ({error}), so it is written anew: what it contained is void");
+                T::default()
+            })
+        };
+        let result = change(&mut content);
+        let changed = serde_json::to_string(&content).expect("texts and numbers");
+        if changed != text
+            && let Err(error) = self.write(&changed)
+        {
+            failed("write", &error);
+        }
+        let _ = self.file.unlock();
+        result
+    }
+
+    fn read(&self) -> io::Result<String> {
+        let mut file = &self.file;
+        file.rewind()?;
+        let mut text = String::new();
+        file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        let mut file = &self.file;
+        file.rewind()?;
+        file.write_all(text.as_bytes())?;
+        file.set_len(text.len() as u64)?;
+        file.sync_data()
+    }
+}

@@ -1,0 +1,122 @@
+// Devices that are paired by a code, and links of their own that are revoked.
+
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createInterface } from "node:readline";
+import { after, before, test } from "node:test";
+import { binary, eventually, openBrowser, openPage, screenshot, startServer } from "./helper.mjs";
+
+let browser;
+let server;
+let folder;
+
+before(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), "nearlight-pairing-"));
+  browser = await openBrowser();
+  server = await startServer({ more: ["--state", folder, "--test-card", "--size", "320x240", "--sound", "off"] });
+});
+
+after(async () => {
+  await server?.stop();
+  await browser?.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** Runs `nearlight links` or `devices`. Returns what it prints as JSON. */
+function command(...words) {
+  const { status, stdout, stderr } = spawnSync(binary, [...words, "--state", folder, "--json"], { encoding: "utf8" });
+  assert.equal(status, 0, stderr);
+  return JSON.parse(stdout);
+}
+
+/** Opens a code, which takes the server a second to learn. */
+async function openCode() {
+  const child = spawn(binary, ["devices", "pair", "--role", "host", "--state", folder, "--json"], { stdio: ["ignore", "pipe", "inherit"] });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const { code } = JSON.parse((await lines.next()).value);
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  return { code, paired: lines.next().then(({ value }) => JSON.parse(value)), exited: once(child, "exit") };
+}
+
+const stateOf = (page) => page.evaluate(() => document.body.dataset.state);
+
+test("a device types the code, is let in without a link, and is shown out when it is revoked", { timeout: 120_000 }, async () => {
+  const { page, errors } = await openPage(browser);
+  const address = server.url.split("#")[0];
+  await page.goto(address);
+  await page.waitForSelector("#pair:not([hidden])");
+  await page.fill("#pair-code", "12345");
+  await page.click("#pair button");
+  const said = (text) => eventually(() => page.textContent("#pair-state"), (words) => words.includes(text));
+  assert.match(await said("six digits"), /six digits/);
+  await page.fill("#pair-code", "123456");
+  await page.click("#pair button");
+  assert.match(await said("No code is open"), /nearlight devices pair/);
+
+  const { code, paired, exited } = await openCode();
+  const wrong = code.replace(/^\d/, (digit) => String((Number(digit) + 1) % 10));
+  await page.fill("#pair-code", wrong);
+  await page.click("#pair button");
+  assert.match(await said("wrong"), /4 more may be tried/);
+  await screenshot(page, "pairing");
+  await page.fill("#pair-code", code);
+  await page.click("#pair button");
+  const device = await paired;
+  assert.deepEqual([(await exited)[0], device.kind, device.role], [0, "device", "host"]);
+  assert.match(device.name, /Chrome on Linux/);
+  assert.equal(await eventually(() => stateOf(page).catch(() => ""), (state) => state === "live"), "live");
+  assert.ok(!page.url().includes("token"), "the address can be shown to anybody");
+  // A page of the same device that is opened later needs no code.
+  await page.goto(address);
+  assert.equal(await eventually(() => stateOf(page), (state) => state === "live"), "live");
+  const [known] = await eventually(() => command("devices"), ([{ uses }]) => uses >= 2);
+  assert.deepEqual([known.number, known.uses >= 2], [device.number, true]);
+
+  command("devices", "revoke", String(device.number));
+  assert.equal(await eventually(() => stateOf(page), (state) => state === "unpaired"), "unpaired");
+  assert.match(await page.textContent("#notice-text"), /has ended this device's pairing/);
+  assert.equal(await page.evaluate(() => localStorage.getItem("nearlight.device-token")), null);
+  assert.ok(await page.isVisible("#pair-code"));
+  // The refusals of wrong codes and of the revoked token.
+  assert.deepEqual(errors.filter((error) => !/40[134]/.test(error)), []);
+  await page.context().close();
+});
+
+test("a link for somebody has a role of its own, and ends when it is revoked", { timeout: 60_000 }, async () => {
+  const anna = command("links", "add", "Anna", "--role", "spectator", "--expires", "1h");
+  const { page } = await openPage(browser);
+  // The link names an address for other machines, whose certificate this browser does not know.
+  await page.goto(`${server.url.split("#")[0]}#${anna.link.split("#")[1]}`);
+  assert.equal(await eventually(() => stateOf(page), (state) => state === "live"), "live");
+  assert.equal(await page.evaluate(() => document.body.dataset.role), "spectator");
+  assert.equal(command("links", "revoke", "Anna").number, anna.number);
+  assert.equal(await eventually(() => stateOf(page), (state) => state === "refused"), "refused");
+  assert.match(await page.textContent("#notice-list"), /was revoked or has expired/);
+  await page.context().close();
+});
+
+test("a code is void after five wrong ones", { timeout: 60_000 }, async () => {
+  const { page } = await openPage(browser);
+  await page.goto(server.url.split("#")[0]);
+  await page.waitForSelector("#pair:not([hidden])");
+  const { code, paired, exited } = await openCode();
+  paired.catch(() => undefined);
+  const type = async (digits, expected) => {
+    await page.fill("#pair-code", digits);
+    await page.click("#pair button");
+    const words = await eventually(() => page.textContent("#pair-state"), (text) => text.includes(expected));
+    assert.ok(words.includes(expected), words);
+    await eventually(() => page.isEnabled("#pair button"), (enabled) => enabled);
+  };
+  const wrong = code.replace(/^\d/, (digit) => String((Number(digit) + 1) % 10));
+  for (const left of [4, 3, 2, 1]) await type(wrong, `${left} more may be tried`);
+  await type(wrong, "now void");
+  assert.equal((await exited)[0], 1);
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  await type(code, "No code is open");
+  await page.context().close();
+});
