@@ -21,7 +21,7 @@ use spake2::{Ed25519Group, Identity, Password, Spake2};
 /// Number of digits of a code.
 pub const CODE_DIGITS: usize = 6;
 /// Length of a share: one byte for the end that made it, then a point of the curve Ed25519.
-pub const SHARE_BYTES: usize = 33;
+const SHARE_BYTES: usize = 33;
 
 const CLIENT: &[u8] = b"nearlight pairing client";
 const SERVER: &[u8] = b"nearlight pairing server";
@@ -85,6 +85,38 @@ impl fmt::Debug for Code {
     }
 }
 
+/// What one end sends to the other. Written as 66 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share([u8; SHARE_BYTES]);
+
+impl Share {
+    fn new(bytes: &[u8]) -> Self {
+        Self(bytes.try_into().expect("a byte and a compressed point"))
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Share {
+    type Err = ShareError;
+
+    fn from_str(text: &str) -> Result<Self, ShareError> {
+        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return Err(ShareError) };
+        let pairs: &[[u8; 2]; SHARE_BYTES] = pairs.try_into().map_err(|_| ShareError)?;
+        let mut bytes = [0; SHARE_BYTES];
+        for (byte, pair) in bytes.iter_mut().zip(pairs) {
+            let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+            let (high, low) = high.zip(low).ok_or(ShareError)?;
+            *byte = (high << 4 | low) as u8;
+        }
+        Ok(Self(bytes))
+    }
+}
+
 /// One end of an exchange that has sent its share and waits for the other end's.
 pub struct Exchange(Spake2<Ed25519Group>);
 
@@ -96,34 +128,34 @@ pub struct ShareError;
 impl Exchange {
     /// Starts the client's end. `seed` must be random and used once. Returns the share to send too.
     #[must_use]
-    pub fn client(code: &Code, seed: [u8; 32]) -> (Self, Vec<u8>) {
+    pub fn client(code: &Code, seed: [u8; 32]) -> (Self, Share) {
         let (state, share) = Spake2::<Ed25519Group>::start_a_with_rng(
             &Password::new(code.0),
             &Identity::new(CLIENT),
             &Identity::new(SERVER),
             ChaCha20Rng::from_seed(seed),
         );
-        (Self(state), share)
+        (Self(state), Share::new(&share))
     }
 
     /// Starts the server's end, like [`Self::client`].
     #[must_use]
-    pub fn server(code: &Code, seed: [u8; 32]) -> (Self, Vec<u8>) {
+    pub fn server(code: &Code, seed: [u8; 32]) -> (Self, Share) {
         let (state, share) = Spake2::<Ed25519Group>::start_b_with_rng(
             &Password::new(code.0),
             &Identity::new(CLIENT),
             &Identity::new(SERVER),
             ChaCha20Rng::from_seed(seed),
         );
-        (Self(state), share)
+        (Self(state), Share::new(&share))
     }
 
     /// Computes the key from the other end's share. Both ends have the same key if both knew the code; only the confirmations tell.
     ///
     /// # Errors
     /// If the share is invalid.
-    pub fn finish(self, share: &[u8]) -> Result<SharedKey, ShareError> {
-        let key = self.0.finish(share).map_err(|_| ShareError)?;
+    pub fn finish(self, share: &Share) -> Result<SharedKey, ShareError> {
+        let key = self.0.finish(&share.0).map_err(|_| ShareError)?;
         Ok(SharedKey(key.try_into().map_err(|_| ShareError)?))
     }
 }
@@ -189,7 +221,6 @@ mod tests {
     fn exchange(typed: &str, shown: &str, seed: u8) -> (SharedKey, SharedKey) {
         let (client, from_client) = Exchange::client(&code(typed), [seed; 32]);
         let (server, from_server) = Exchange::server(&code(shown), [seed ^ 0xff; 32]);
-        assert_eq!((from_client.len(), from_server.len()), (SHARE_BYTES, SHARE_BYTES));
         (client.finish(&from_server).expect("a share"), server.finish(&from_client).expect("a share"))
     }
 
@@ -211,13 +242,10 @@ mod tests {
     fn the_exchange_is_the_documented_one() {
         const DOCUMENT: &str = include_str!("../../../docs/wire.md");
         let (client, share) = Exchange::client(&code("123456"), [1; 32]);
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let of_server = "4201ec92963795d4563e7a5e071185fb20b1b8b3e855d5c79cf0518e40797a80a3";
-        let bytes: Vec<u8> =
-            (0..SHARE_BYTES).map(|n| u8::from_str_radix(&of_server[2 * n..2 * n + 2], 16).expect("digits")).collect();
-        let key = client.finish(&bytes).expect("a share");
+        let key = client.finish(&of_server.parse().expect("66 digits")).expect("a share");
         for (what, value) in [
-            ("client's share", hex(&share)),
+            ("client's share", share.to_string()),
             ("server's share", of_server.into()),
             ("client's confirmation", key.client_confirmation().to_string()),
             ("server's confirmation", key.server_confirmation().to_string()),
@@ -259,9 +287,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_share_makes_an_end_panic(share in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn no_share_makes_an_end_panic(bytes: [[u8; 11]; 3], text in ".{0,80}") {
+            let share = Share::new(bytes.as_flattened());
+            prop_assert_eq!(share.to_string().parse(), Ok(share));
             let _ = Exchange::server(&code("123456"), [3; 32]).0.finish(&share);
             let _ = Exchange::client(&code("123456"), [3; 32]).0.finish(&share);
+            let _ = text.parse::<Share>();
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearlight_net::{Token, TokenError, nonce, subscriber};
-use nearlight_pairing::{Code, Exchange, SharedKey};
+use nearlight_pairing::{Code, Exchange, Share, SharedKey};
 use nearlight_units::{Span, Time};
 use nearlight_wire::Bytes32;
 
@@ -37,7 +37,7 @@ struct PendingExchange {
 #[derive(Clone, Debug)]
 pub(crate) struct StartedExchange {
     pub(crate) name: String,
-    pub(crate) share: Vec<u8>,
+    pub(crate) share: Share,
 }
 
 /// A paired device.
@@ -82,7 +82,7 @@ impl CodePairing {
         register: &LinkRegister,
         now: Time,
         from: IpAddr,
-        share: &[u8],
+        share: &Share,
         device: &str,
     ) -> Result<StartedExchange, CodePairingError> {
         if register.file().is_none() {
@@ -237,9 +237,7 @@ mod tests {
         let after = Time::ZERO + CONFIRMATION_LIMIT + CONFIRMATION_LIMIT;
         let confirmed = bench.pairing.confirm(&bench.register, after, &late.name, &Bytes32([0; 32]));
         assert_eq!(confirmed.err(), Some(CodePairingError::Unknown));
-        assert_eq!(
-            bench.pairing.start(&bench.register, after, HERE, &[0; 33], "").err(),
-            Some(CodePairingError::Share)
-        );
+        let own = Exchange::server(&code, [1; 32]).1;
+        assert_eq!(bench.pairing.start(&bench.register, after, HERE, &own, "").err(), Some(CodePairingError::Share));
     }
 }

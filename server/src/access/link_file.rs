@@ -24,12 +24,12 @@ pub const MAX_CODE_FAILURES: u32 = 5;
 
 /// An open file with the links of a user's servers.
 #[derive(Debug)]
-pub struct LinkFile(StateFile<Links>);
+pub struct LinkFile(StateFile<SavedAccess>);
 
 /// The content of the file.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Links {
+pub(crate) struct SavedAccess {
     pub(crate) links: Vec<GivenLink>,
     pub(crate) code: Option<OpenCode>,
     /// The page's address and the link's token are printed together. The server that started last writes where its page is.
@@ -195,7 +195,7 @@ impl LinkFile {
     /// If there are too many links, or no random token can be made.
     pub fn add(&self, link: NewLink) -> Result<GivenLink, LinkFileError> {
         let token = Token::generate()?.to_string();
-        self.0.change(|saved| saved.add(link, token, unix_time_s()))
+        self.0.change(|saved| saved.add(&link, token, unix_time_s()))
     }
 
     /// Removes the link with this number or name. Its sessions end within a second.
@@ -272,7 +272,7 @@ impl LinkFile {
             let open = saved.code.as_ref().filter(|open| open.usable(now_s).as_ref() == Some(code))?.clone();
             let name = open.name.unwrap_or_else(|| device.into());
             let link = NewLink { name, kind: LinkKind::Device, role: open.role, expires_s: open.device_expires_s };
-            let added = saved.add(link, token, now_s);
+            let added = saved.add(&link, token, now_s);
             if let (Ok(added), Some(open)) = (&added, &mut saved.code) {
                 open.paired = Some(added.number);
             }
@@ -302,8 +302,8 @@ impl LinkFile {
     }
 }
 
-impl Links {
-    fn add(&mut self, link: NewLink, token: String, now_s: u64) -> Result<GivenLink, LinkFileError> {
+impl SavedAccess {
+    fn add(&mut self, link: &NewLink, token: String, now_s: u64) -> Result<GivenLink, LinkFileError> {
         if self.links.len() >= MAX_LINKS {
             self.links.retain(|link| !link.has_expired(now_s));
         }
@@ -316,7 +316,7 @@ impl Links {
         if name.is_empty() {
             name = format!("{} {}", link.kind.name(), self.next);
         }
-        let NewLink { kind, role, expires_s, .. } = link;
+        let NewLink { kind, role, expires_s, .. } = *link;
         let added = GivenLink {
             number: self.next,
             name,
@@ -355,6 +355,7 @@ mod role_name {
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
     pub(super) fn serialize<S: Serializer>(role: &Role, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(role.name())
     }

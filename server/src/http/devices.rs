@@ -7,7 +7,6 @@ use axum::extract::{DefaultBodyLimit, Extension, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use nearlight_pairing::SHARE_BYTES;
 use nearlight_wire::Bytes32;
 use serde::{Deserialize, Serialize};
 
@@ -61,10 +60,10 @@ async fn start(
     axum::Json(request): axum::Json<StartRequest>,
 ) -> Response {
     let links = state.pairing.links();
-    let share = from_hex(&request.share).unwrap_or([0; SHARE_BYTES]);
-    let started = state.code_pairing.start(links, state.clock.now(), client.0, &share, &request.device);
-    match started {
-        Ok(StartedExchange { name, share }) => answer(StartAnswer { exchange: name, share: to_hex(&share) }),
+    let share = request.share.parse().map_err(|_| CodePairingError::Share);
+    let now = state.clock.now();
+    match share.and_then(|share| state.code_pairing.start(links, now, client.0, &share, &request.device)) {
+        Ok(StartedExchange { name, share }) => answer(StartAnswer { exchange: name, share: share.to_string() }),
         Err(error) => refuse(&client, &error),
     }
 }
@@ -109,22 +108,4 @@ fn refuse(client: &Client, error: &CodePairingError) -> Response {
         CodePairingError::Randomness(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     HttpRefusal::new(status, error.to_string()).into_response()
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Reads a share. None if it is not one.
-fn from_hex(text: &str) -> Option<[u8; SHARE_BYTES]> {
-    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-    let mut bytes = [0; SHARE_BYTES];
-    if pairs.len() != bytes.len() {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(pairs) {
-        let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-        *byte = (high? << 4 | low?) as u8;
-    }
-    Some(bytes)
 }

@@ -1,13 +1,13 @@
 //! Pairing of this device by a code that a person types.
 
-use nearlight_pairing::{Code, Exchange, SharedKey};
+use nearlight_pairing::{Code, Exchange, Share, SharedKey};
 use nearlight_wire::Bytes32;
 use wasm_bindgen::prelude::*;
 
 /// The client's end of a pairing. Shares and confirmations are hexadecimal digits, as the server's JSON has them.
 #[wasm_bindgen]
 pub struct DevicePairing {
-    share: String,
+    share: Share,
     exchange: Option<Exchange>,
     key: Option<SharedKey>,
 }
@@ -23,18 +23,17 @@ impl DevicePairing {
         let code: Code = code.parse()?;
         let seed = seed.try_into().map_err(|_| JsError::new("a seed has 32 bytes"))?;
         let (exchange, share) = Exchange::client(&code, seed);
-        let share = share.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Self { share, exchange: Some(exchange), key: None })
     }
 
     /// Returns the share to send.
     pub fn share(&self) -> String {
-        self.share.clone()
+        self.share.to_string()
     }
 
     /// Takes the server's share. Returns the confirmation to send, or nothing if the share is invalid.
     pub fn finish(&mut self, share: &str) -> Option<String> {
-        let share = bytes(share)?;
+        let share = share.parse().ok()?;
         let key = self.exchange.take()?.finish(&share).ok()?;
         let confirmation = key.client_confirmation().to_string();
         self.key = Some(key);
@@ -49,16 +48,6 @@ impl DevicePairing {
     }
 }
 
-/// Reads hexadecimal digits.
-fn bytes(text: &str) -> Option<Vec<u8>> {
-    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-    let byte = |pair: &[u8; 2]| {
-        let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-        Some((high? << 4 | low?) as u8)
-    };
-    pairs.iter().map(byte).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,13 +57,12 @@ mod tests {
         let mut page = DevicePairing::new("123 456", &[7; 32]).ok().expect("a code");
         let code: Code = "123456".parse().expect("a code");
         let (server, share) = Exchange::server(&code, [8; 32]);
-        let key = server.finish(&bytes(&page.share()).expect("digits")).expect("a share");
-        let share: String = share.iter().map(|byte| format!("{byte:02x}")).collect();
-        let confirmation = page.finish(&share).expect("a share");
+        let key = server.finish(&page.share().parse().expect("digits")).expect("a share");
+        let confirmation = page.finish(&share.to_string()).expect("a share");
         assert!(key.is_confirmed_by_client(&confirmation.parse().expect("32 bytes")));
         assert_eq!(page.token(&key.client_confirmation().to_string()), None, "its own, sent back");
         assert_eq!(page.token(&key.server_confirmation().to_string()), Some(key.device_token()));
-        assert_eq!(page.finish(&share), None, "an exchange has one end");
+        assert_eq!(page.finish(&share.to_string()), None, "an exchange has one end");
     }
 
     #[test]
