@@ -23,3 +23,4 @@ pub mod terminal;
 pub mod view;
 
 pub use command::Arguments;
+pub use log::format::LogFormat;

@@ -33,6 +33,7 @@ use crate::experiment::{Experiment, ServerExperiment};
 use crate::fleet::FleetSecurity;
 #[cfg(target_os = "linux")]
 use crate::program::ProgramArguments;
+use crate::log::format::LogFormat;
 use crate::sandbox::{SandboxNeeds, ServerSandbox, certificate_paths};
 use crate::{agones, fleet, log, memory, parse};
 
@@ -284,6 +285,11 @@ impl ServeArguments {
 }
 
 /// Serves until a signal, the program's end or the fleet ends it.
+
+    /// The format of the log that the user has chosen.
+    pub const fn log_format(&self) -> Option<LogFormat> {
+        self.output.log_format
+    }
 ///
 /// # Errors
 /// For people.
@@ -336,7 +342,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
             output.print(&announcement)?;
             log::release();
             if let Some(unity) = &unity {
-                eprintln!("{}", unity_notice(unity));
+                log::notice(&unity_notice(unity));
             }
             anyhow::Ok(())
         };
@@ -364,7 +370,9 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
             announce()?;
         }
         if !output.quiet {
-            eprintln!("Source: {}\nStream: {}\n\nPress Ctrl-C to stop.", server.adapter(), server.format());
+            let (adapter, format) = (server.adapter(), server.format());
+            log::notice(&format!("Source: {adapter}\nStream: {format}"));
+            log::hint("\nPress Ctrl-C to stop.");
         }
         reload_on_hangup(server.certificate_check())?;
         let (observer, announced) = (server.observer(), server.observer());
@@ -382,7 +390,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         // When the program exits, the server exits too, with the status that follows from how it ended.
         #[cfg(target_os = "linux")]
         if let Some(ending) = ending.and_then(|ending| ending.get().copied()) {
-            eprintln!("nearlight: the program has ended with {ending}");
+            log::notice(&format!("nearlight: the program has ended with {ending}"));
             return Ok(ExitCode::from(ending.status()));
         }
         ended?;
@@ -529,7 +537,7 @@ pub(crate) fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()
             _ = terminate.recv() => {}
         }
         if !quiet {
-            eprintln!("nearlight: disconnecting all clients");
+            log::notice("nearlight: disconnecting all clients");
         }
     })
 }

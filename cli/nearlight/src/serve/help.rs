@@ -25,7 +25,7 @@ const TOPICS: [(&str, &[&str]); 9] = [
     ("Rate control and recovery", &["controller", "fec", "recovery", "rate", "max_rate", "min_rate", "pacing"]),
     ("Several servers", &["nats", "nats_ca", "nats_credentials", "fleet_key", "fleet"]),
     ("Unity Render Streaming", &["unity_render_streaming", "unity_token", "unity_pages"]),
-    ("Output", &["events", "json", "hide_tokens"]),
+    ("Output", &["events", "json", "hide_tokens", "log_format"]),
     ("Configuration", &["config"]),
 ];
 
