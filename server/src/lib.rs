@@ -21,6 +21,7 @@ mod transports;
 pub use access::identity_file::IdentityFile;
 pub use access::qr::qr_code;
 pub use front::{BoundFront, FrontOptions};
+pub use http::forwarding::{AddressPrefix, NotAnAddressPrefix};
 pub use metrics::{Observer, SessionStatistics};
 pub use nearlight_urs::signalling::Mode as UnityMode;
 pub use options::{IceServer, NotAnIceServer, PictureSize, ServeOptions, UnityOptions};

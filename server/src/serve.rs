@@ -32,7 +32,8 @@ use crate::access::links::{check_of, token_for};
 use crate::access::pairing::Pairing;
 use crate::event_log::{EventLog, EventLogThread};
 use crate::http::Site;
-use crate::http::page::{self, ModelFile, PageState};
+use crate::http::forwarding::{PathPrefix, TrustedProxies};
+use crate::http::page::{self, ModelFile, PageState, ProxyAccess};
 use crate::media::adaptation::sizes_for;
 use crate::media::encoding::EncoderPlacement;
 use crate::media::overload::advice;
@@ -113,6 +114,9 @@ pub struct Server {
     page: Arc<PageState>,
     /// The names and addresses for which requests are answered.
     hosts: Hosts,
+    proxies: TrustedProxies,
+    /// The path below which a proxy serves the page.
+    prefix: PathPrefix,
     unity: Option<UnityOptions>,
     certificate: Option<CertificateSource>,
     /// Notified when the certificate is to be checked at once.
@@ -190,10 +194,19 @@ impl BoundServer {
         self.listener.port()
     }
 
-    /// Returns the link for a browser on this machine: with a name of the owner's certificate, with localhost, or with the only address
+    /// Returns the link through the owner's proxy.
+    fn proxy_link(&self) -> Option<Link> {
+        let public = self.options.public_url.as_ref()?;
+        Some(Link { token: Some(self.token.to_string()), ..public.clone() })
+    }
+
+    /// Returns the link for a browser on this machine: through the owner's proxy, with a name of the owner's certificate, with localhost, or with the only address
     /// that the server listens on.
     #[must_use]
     pub fn local_link(&self) -> Link {
+        if let Some(link) = self.proxy_link() {
+            return link;
+        }
         let only = self.listener.only_address().map(|address| address.to_string());
         match self.certified_names().into_iter().next().or(only) {
             Some(host) => self.link(true, host),
@@ -201,9 +214,12 @@ impl BoundServer {
         }
     }
 
-    /// Returns links for other machines: with the certificate's names, or else with addresses, the likeliest first.
+    /// Returns links for other machines: through the owner's proxy, with the certificate's names, or else with addresses, the likeliest first.
     #[must_use]
     pub fn other_links(&self) -> Vec<Link> {
+        if let Some(link) = self.proxy_link() {
+            return vec![link];
+        }
         let announced = self.options.announced.iter().copied();
         let addresses =
             || announced.chain(self.listener.reachable_addresses()).map(|address| address.to_string()).collect();
@@ -227,11 +243,12 @@ impl BoundServer {
         self.options.hosts.iter().filter(|host| !host.contains('*'))
     }
 
-    /// Returns the link to which a front sends clients, with `https` and without a token: with a name that the owner gave, or else the
-    /// likeliest link for other machines.
+    /// Returns the link to which a front sends clients, with `https` and without a token: through the owner's proxy, with a name that the owner
+    /// gave, or else the likeliest link for other machines.
     #[must_use]
     pub fn public_link(&self) -> Link {
-        let given = self.given_names().next().map(|host| self.link(true, host.clone()));
+        let named = || self.given_names().next().map(|host| self.link(true, host.clone()));
+        let given = self.proxy_link().or_else(named);
         let others = || self.other_links().into_iter().next();
         let link = given.or_else(others).unwrap_or_else(|| self.link(true, self.local_link().host));
         Link { token: None, ..link }
@@ -250,7 +267,8 @@ impl BoundServer {
     }
 
     fn link(&self, secure: bool, host: String) -> Link {
-        Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate: None }
+        let (port, path, token) = (self.port(), "/".into(), Some(self.token.to_string()));
+        Link { secure, host, port, path, token, certificate: None }
     }
 
     /// Starts the renderer and everything else behind the port, which takes a second or two.
@@ -271,7 +289,11 @@ impl BoundServer {
         let now = move || clock.now();
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
         let announced = options.announced.iter().map(ToString::to_string);
-        let hosts = Hosts::of_machine(&identity, announced.chain(options.hosts.iter().cloned()));
+        let public_host = options.public_url.as_ref().map(|link| link.host.to_ascii_lowercase());
+        let given = options.hosts.iter().chain(&public_host).cloned();
+        let hosts = Hosts::of_machine(&identity, announced.chain(given));
+        let prefix = options.public_url.as_ref().map(|link| PathPrefix::new(&link.path)).unwrap_or_default();
+        let udp_port = options.public_udp_port.unwrap_or(listener.port());
         // The pictures of a single client can be captured at the times that suit it best.
         let shared_encodes = options.shared_encodes && options.max_clients > 1;
         if shared_encodes && options.source == SourceKind::TestCard {
@@ -344,11 +366,13 @@ impl BoundServer {
             event_log,
             closing: closing_seen,
         });
-        let (healthy, checking) = (Arc::clone(&state), Arc::clone(&state));
+        let [healthy, ready, checking] = [(); 3].map(|()| Arc::clone(&state));
         let page = Arc::new(PageState {
             metrics,
             info: RwLock::new(SessionInfo { certificate_sha256: pinned(&identity) }),
+            access: ProxyAccess { host: public_host, udp_port },
             healthy: Box::new(move || !healthy.studio.has_failed()),
+            obstacle: Box::new(move || ready.obstacle()),
             check: Box::new(move |from, token| checking.check_token(from, token).map_err(HttpRefusal::from)),
             model,
         });
@@ -361,6 +385,8 @@ impl BoundServer {
             ice_servers,
             page,
             hosts,
+            proxies: TrustedProxies::new(options.trusted_proxies),
+            prefix,
             unity,
             certificate: CertificateSource::new(&identity, options.certificate, &options.hosts, options.identity_file),
             certificate_check: Arc::default(),
@@ -417,6 +443,8 @@ impl Server {
             ice_servers,
             page,
             hosts,
+            proxies,
+            prefix,
             unity,
             mut certificate,
             certificate_check,
@@ -437,7 +465,7 @@ impl Server {
         let (routes, mut accepting) = acceptors.open(&sessions);
         rooms::open_world(&state, &sessions).await;
         let router = page::router(Arc::clone(&page)).merge(routes);
-        let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock));
+        let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock).behind(proxies, prefix));
         let mut next_certificate_check = tokio::time::interval(CERTIFICATE_CHECK);
         let mut check = tokio::time::interval(STUDIO_CHECK);
         let (mut session_tasks, mut pages) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());

@@ -219,6 +219,18 @@ impl ServerState {
         self.admission.take(now, applicant).map_err(|why| self.not_admitted(why))
     }
 
+    /// Returns why a guest whom nobody knows would not be served, or none if it would. An owner may be served all the same.
+    pub(crate) fn obstacle(&self) -> Option<&'static str> {
+        if self.studio.has_failed() {
+            return Some("the renderer has stopped; see the server's log");
+        }
+        if *self.closing.borrow() {
+            return Some("the server is shutting down");
+        }
+        let has_place = self.admission.has_place(self.clock.now(), Role::Guest);
+        (!has_place).then_some("the places for clients are taken")
+    }
+
     fn not_admitted(&self, why: AdmissionError) -> Rejection {
         match why {
             AdmissionError::Full => {

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn link(secure: bool, host: &str) -> Link {
-        Link { secure, host: host.into(), port: 8090, token: None, certificate: None }
+        Link { secure, host: host.into(), port: 8090, path: "/".into(), token: None, certificate: None }
     }
 
     fn announcement() -> Announcement {

@@ -2,6 +2,7 @@
 
 mod help;
 mod identity;
+mod proxies;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -28,12 +29,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use self::identity::IdentityArguments;
+use self::proxies::ProxyArguments;
 use crate::announcement::{Announcement, OutputArguments, Style};
 use crate::experiment::{Experiment, ServerExperiment};
 use crate::fleet::FleetSecurity;
+use crate::log::format::LogFormat;
 #[cfg(target_os = "linux")]
 use crate::program::ProgramArguments;
-use crate::log::format::LogFormat;
 use crate::sandbox::{SandboxNeeds, ServerSandbox, certificate_paths};
 use crate::{agones, fleet, log, memory, parse};
 
@@ -70,6 +72,8 @@ pub struct ServeArguments {
     /// and the certificate's are refused
     #[arg(long = "host", value_name = "NAME", value_parser = parse::host)]
     hosts: Vec<String>,
+    #[command(flatten)]
+    proxies: ProxyArguments,
     /// Pairing token, instead of the one that is kept between runs
     ///
     /// It has at least 16 characters.
@@ -230,7 +234,7 @@ impl ServeArguments {
         let source = source.found()?;
         let (token_needed, pages) = (self.unity_token, self.unity_pages);
         let unity = self.unity_render_streaming.map(|mode| UnityOptions { mode, token_needed, pages });
-        Ok(ServeOptions {
+        let options = ServeOptions {
             address: self.address,
             port: self.port,
             rtc_port: self.rtc_port,
@@ -240,7 +244,6 @@ impl ServeArguments {
             token: self.token,
             identity_file,
             certificate: self.cert.zip(self.key),
-            source,
             backend: self.backend,
             conversion: self.conversion,
             size: self.size,
@@ -258,17 +261,17 @@ impl ServeArguments {
             shared_encodes: self.shared_encodes,
             datagram: self.datagram,
             encoders: experiment.encoders,
-            synchronous: false,
             sound: self.sound,
             clipboard: self.clipboard,
             max_clients: self.max_clients,
             max_members: self.max_members,
-            fleet: None,
             stereo: self.stereo,
             unity,
             events: self.events,
             emulated_paths: experiment.paths,
-        })
+            ..ServeOptions::new(source)
+        };
+        Ok(self.proxies.complete(options))
     }
 }
 
@@ -282,14 +285,14 @@ impl ServeArguments {
     pub const fn is_quiet(&self) -> bool {
         self.output.quiet
     }
-}
-
-/// Serves until a signal, the program's end or the fleet ends it.
 
     /// The format of the log that the user has chosen.
     pub const fn log_format(&self) -> Option<LogFormat> {
         self.output.log_format
     }
+}
+
+/// Serves until a signal, the program's end or the fleet ends it.
 ///
 /// # Errors
 /// For people.

@@ -171,8 +171,10 @@ async fn other_sites_names_are_not_answered_and_other_sites_cannot_embed() {
 #[test]
 fn plain_http_from_another_machine_reaches_unity_s_routes_alone() {
     let site = site(LONG);
-    let connection_info =
-        |secure| ConnectionInfo { client: super::Client([192, 0, 2, 9].into()), local: [192, 0, 2, 7].into(), secure };
+    let origin = |secure| {
+        let peer = [192, 0, 2, 9].into();
+        Origin { client: Requester { address: peer, secure }, peer, local: [192, 0, 2, 7].into() }
+    };
     let websocket = [("upgrade", "websocket"), ("sec-websocket-key", "AAAAAAAAAAAAAAAAAAAAAA==")];
     for (path, headers, is_let_in) in [
         ("/", &[][..], false),
@@ -192,8 +194,8 @@ fn plain_http_from_another_machine_reaches_unity_s_routes_alone() {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::empty()).expect("a request");
-        assert!(site.refusal(&connection_info(true), &request).is_none(), "{path} over TLS");
-        match site.refusal(&connection_info(false), &request) {
+        assert!(site.refusal(origin(true), &request).is_none(), "{path} over TLS");
+        match site.refusal(origin(false), &request) {
             None => assert!(is_let_in, "{path} {headers:?}"),
             Some(response) => {
                 assert!(!is_let_in, "{path} {headers:?}");
@@ -203,7 +205,7 @@ fn plain_http_from_another_machine_reaches_unity_s_routes_alone() {
         }
     }
     let foreign = Request::get("/").header("host", "attacker.example").body(Body::empty()).expect("a request");
-    let refused = site.refusal(&connection_info(false), &foreign).expect("another site's name");
+    let refused = site.refusal(origin(false), &foreign).expect("another site's name");
     assert_eq!(refused.status(), StatusCode::MISDIRECTED_REQUEST);
     assert!(!refused.headers().contains_key(header::LOCATION), "nobody is sent to a name that a stranger chose");
 }

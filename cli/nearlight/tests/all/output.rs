@@ -225,6 +225,19 @@ fn the_journal_learns_levels_and_keeps_the_time_itself() {
 }
 
 #[test]
+fn links_are_those_of_the_proxy() {
+    let options = ["--json", "--public-url", "https://desk.example.net/world"];
+    let output = Server::start(port(), &options, piped).finish();
+    let object: Value = serde_json::from_str(&text(&output.stdout)).expect("JSON");
+    assert_eq!(object["url"], format!("https://desk.example.net/world/#token={TOKEN}"));
+    assert_eq!(object["links"], serde_json::json!([object["url"]]));
+    for links in [&object["guests"], &object["spectators"]] {
+        let links = links.as_array().expect("links");
+        assert!(links.len() == 1 && links[0].as_str().unwrap().starts_with("https://desk.example.net/world/#token="));
+    }
+}
+
+#[test]
 fn a_failure_to_start_is_reported_with_what_was_logged_before() {
     let output =
         nearlight().args(["serve", "--test-card", "--port", "0", "--cert", "nowhere", "--key", "nowhere"]).output();

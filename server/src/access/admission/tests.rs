@@ -155,3 +155,15 @@ async fn who_loses_the_permit_is_told_why_at_once() {
     drop(watching);
     assert!(owner.on_heard(NOW) && admission.held() == 1);
 }
+
+#[test]
+fn there_is_a_place_where_the_next_guest_would_get_one() {
+    let admission = Admission::new(2);
+    let has_place = |now| admission.has_place(now, Role::Guest);
+    let _first = admission.take(NOW, with_role(1, Role::Guest)).expect("a place");
+    assert!(has_place(NOW));
+    let _second = admission.take(NOW, with_role(2, Role::Guest)).expect("a place");
+    assert!(!has_place(NOW));
+    assert!(has_place(NOW + CONNECT_GRACE), "a client that has not connected gives way");
+    assert_eq!(admission.held(), 2, "the question takes nobody's place");
+}
