@@ -182,13 +182,13 @@ impl Site {
     async fn answer(&self, origin: Origin, mut request: Request, next: Next) -> Response {
         let redirect = self.prefix.strip(&mut request);
         let path = request.uri().path().to_owned();
-        let mut response = match self.refusal(origin, &request).or(redirect) {
-            Some(response) => response,
-            None => {
-                let mut response = next.run(request).await;
-                self.prefix.restore(&mut response);
-                response
-            }
+        let refused = self.refusal(origin, &request).or(redirect);
+        let mut response = if let Some(refused) = refused {
+            refused
+        } else {
+            let mut response = next.run(request).await;
+            self.prefix.restore(&mut response);
+            response
         };
         if let Some(refused) = response.extensions().get::<HttpRefusal>() {
             self.log(origin.client.address, &path, refused);

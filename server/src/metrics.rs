@@ -318,7 +318,7 @@ fn bytes_per_second(rate: Bitrate) -> f64 {
 /// The format of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exposition {
-    /// OpenMetrics 1.0, for those who ask for it, as Prometheus does.
+    /// `OpenMetrics` 1.0, for those who ask for it, as Prometheus does.
     OpenMetrics,
     /// Prometheus' older text format 0.0.4, which its `promtool` and most other tools read.
     Plain,
@@ -342,7 +342,7 @@ impl Exposition {
     }
 }
 
-/// Converts OpenMetrics to Prometheus' text format, where a counter's family has the name of its samples, and units and the end are not marked.
+/// Converts `OpenMetrics` to Prometheus' text format, where a counter's family has the name of its samples, and units and the end are not marked.
 fn plain(open: &str) -> String {
     let counter = |line: &'_ str| line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(str::to_owned);
     let counters: BTreeSet<String> = open.lines().filter_map(counter).collect();

@@ -158,6 +158,11 @@ impl ServeOptions {
             emulated_paths: None,
         }
     }
+
+    /// Returns the host of the page's address for clients of a proxy, in lower case.
+    pub(crate) fn public_host(&self) -> Option<String> {
+        self.public_url.as_ref().map(|link| link.host.to_ascii_lowercase())
+    }
 }
 
 /// How Unity Render Streaming's web clients are admitted. They have no notion of a token.

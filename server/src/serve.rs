@@ -288,12 +288,10 @@ impl BoundServer {
         let Self { options, clock, token, identity, listener, endpoint, ethernet, events, .. } = self;
         let now = move || clock.now();
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
-        let announced = options.announced.iter().map(ToString::to_string);
-        let public_host = options.public_url.as_ref().map(|link| link.host.to_ascii_lowercase());
-        let given = options.hosts.iter().chain(&public_host).cloned();
-        let hosts = Hosts::of_machine(&identity, announced.chain(given));
+        let hosts = hosts_of(&options, &identity);
         let prefix = options.public_url.as_ref().map(|link| PathPrefix::new(&link.path)).unwrap_or_default();
         let udp_port = options.public_udp_port.unwrap_or(listener.port());
+        let access = ProxyAccess { host: options.public_host(), udp_port };
         // The pictures of a single client can be captured at the times that suit it best.
         let shared_encodes = options.shared_encodes && options.max_clients > 1;
         if shared_encodes && options.source == SourceKind::TestCard {
@@ -362,20 +360,11 @@ impl BoundServer {
             emulated_paths: options.emulated_paths.clone(),
             datagram: options.datagram.map_or(usize::MAX, usize::from),
             encoders: options.encoders,
-            metrics: Arc::clone(&metrics),
+            metrics,
             event_log,
             closing: closing_seen,
         });
-        let [healthy, ready, checking] = [(); 3].map(|()| Arc::clone(&state));
-        let page = Arc::new(PageState {
-            metrics,
-            info: RwLock::new(SessionInfo { certificate_sha256: pinned(&identity) }),
-            access: ProxyAccess { host: public_host, udp_port },
-            healthy: Box::new(move || !healthy.studio.has_failed()),
-            obstacle: Box::new(move || ready.obstacle()),
-            check: Box::new(move |from, token| checking.check_token(from, token).map_err(HttpRefusal::from)),
-            model,
-        });
+        let page = page_state(&state, access, pinned(&identity), model);
         let (ice_servers, unity, event_log) = (options.ice_servers, options.unity, event_log_thread);
         Ok(Server {
             listener,
@@ -395,6 +384,31 @@ impl BoundServer {
             sustained,
         })
     }
+}
+
+/// Returns the names and addresses for which requests are answered.
+fn hosts_of(options: &ServeOptions, identity: &Identity) -> Hosts {
+    let announced = options.announced.iter().map(ToString::to_string);
+    Hosts::of_machine(identity, announced.chain(options.hosts.iter().cloned()).chain(options.public_host()))
+}
+
+/// Returns the state of the page's requests. `certificate` is the one that clients pin.
+fn page_state(
+    state: &Arc<ServerState>,
+    access: ProxyAccess,
+    certificate: Option<CertificateHash>,
+    model: Option<Arc<ModelFile>>,
+) -> Arc<PageState> {
+    let [healthy, ready, checking] = [(); 3].map(|()| Arc::clone(state));
+    Arc::new(PageState {
+        metrics: Arc::clone(&state.metrics),
+        info: RwLock::new(SessionInfo { certificate_sha256: certificate }),
+        access,
+        healthy: Box::new(move || !healthy.studio.has_failed()),
+        obstacle: Box::new(move || ready.obstacle()),
+        check: Box::new(move |from, token| checking.check_token(from, token).map_err(HttpRefusal::from)),
+        model,
+    })
 }
 
 /// Returns the sizes between which the pictures adapt, in ascending order and empty if the size is fixed, and the bounds of the bit rate, which

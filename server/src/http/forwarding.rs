@@ -103,32 +103,45 @@ impl TrustedProxies {
         let customary = headers.get_all(X_FORWARDED_FOR).iter().flat_map(words).map(|word| word.and_then(address));
         let standard = headers.get_all(header::FORWARDED).iter().flat_map(elements);
         let standard = standard.map(|element| parameter(element, "for").and_then(address));
-        let client = match (self.last_stranger(customary), self.last_stranger(standard)) {
-            (Some(client), None) | (None, Some(client)) => client,
+        let address = match (self.last_stranger(customary), self.last_stranger(standard)) {
+            (Claim::Address(client), Claim::Absent) | (Claim::Absent, Claim::Address(client)) => client,
             // A proxy writes one of both and may pass on what its client has written in the other.
-            (Some(one), Some(other)) => one.filter(|_| one == other),
-            (None, None) => None,
+            (Claim::Address(one), Claim::Address(other)) if one == other => one,
+            _ => connection.address,
         };
-        let secure = connection.secure || is_https(headers);
-        Requester { address: client.unwrap_or(connection.address), secure }
+        Requester { address, secure: connection.secure || is_https(headers) }
     }
 
-    /// Returns the last address that is not a trusted proxy's, or else the first one. The inner option is none if that place of the list has
-    /// no address, the outer one if the list is empty.
-    fn last_stranger(&self, addresses: impl Iterator<Item = Option<IpAddr>>) -> Option<Option<IpAddr>> {
-        addresses.reduce(|last, next| if next.is_some_and(|next| self.contains(next)) { last } else { next })
+    /// Returns the last address that is not a trusted proxy's, or else the first one.
+    fn last_stranger(&self, addresses: impl Iterator<Item = Option<IpAddr>>) -> Claim {
+        let last =
+            addresses.reduce(|last, next| if next.is_some_and(|next| self.contains(next)) { last } else { next });
+        match last {
+            Some(Some(address)) => Claim::Address(address),
+            Some(None) => Claim::Hidden,
+            None => Claim::Absent,
+        }
     }
+}
+
+/// The client that a header names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    /// There is no such header.
+    Absent,
+    /// The header has no address at the client's place: a name such as `unknown`, or something malformed.
+    Hidden,
+    Address(IpAddr),
 }
 
 /// Returns whether the last proxy says that its client's request came over TLS.
 fn is_https(headers: &HeaderMap) -> bool {
-    let scheme = match headers.get_all(X_FORWARDED_PROTO).iter().next_back() {
-        Some(value) => words(value).last().flatten(),
-        None => {
-            let last = headers.get_all(header::FORWARDED).iter().next_back();
-            last.and_then(|value| elements(value).last()).and_then(|element| parameter(element, "proto"))
-        }
+    let standard = || {
+        let last = headers.get_all(header::FORWARDED).iter().next_back();
+        last.and_then(|value| elements(value).last()).and_then(|element| parameter(element, "proto"))
     };
+    let customary = headers.get_all(X_FORWARDED_PROTO).iter().next_back();
+    let scheme = customary.map_or_else(standard, |value| words(value).last().flatten());
     scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
 }
 
