@@ -10,7 +10,7 @@ const RESERVED_PATHS: [&str; 4] = ["whep", "signaling", "unity", "module"];
 #[derive(Debug, Args)]
 pub(super) struct ProxyArguments {
     /// Address of the page for clients of a reverse proxy, with its path if the proxy serves the page below one, such as
-    /// <https://desk.example.net/world/>. Links and QR code have it
+    /// `https://desk.example.net/world/`. Links and QR code have it
     #[arg(long, value_name = "URL", value_parser = public_url)]
     public_url: Option<Link>,
     /// UDP port of --public-url's host that leads to --port, for WebTransport [default: the same as --port]

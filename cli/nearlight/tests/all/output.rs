@@ -327,3 +327,12 @@ fn a_full_disk_is_reported_in_a_line() {
         "{words}"
     );
 }
+
+#[test]
+fn a_native_viewer_is_told_of_the_proxy_in_its_link() {
+    let link = format!("https://localhost:{}/world/#token={TOKEN}", port());
+    let output = nearlight().args(["view", &link, "--headless", "--seconds", "1"]).output().expect("runs");
+    let words = text(&output.stderr);
+    assert_eq!((output.status.code(), words.lines().count()), (Some(3), 1), "{words}");
+    assert!(words.contains("as in https://localhost:8090/#token=…") && !words.contains(TOKEN), "{words}");
+}
