@@ -5,7 +5,7 @@
 #   scripts/setup.sh kernel that, and what compiles the programs of `nearlight kernel`
 #   scripts/setup.sh python what `run` installs, and what building the Python package needs
 #   scripts/setup.sh dist   what `kernel` and `python` install, and what making packages and testing them needs (Go, dpkg-dev, lintian, mmdebstrap)
-#   scripts/setup.sh test   what `python` installs, and what `make test` needs (Chromium, a virtual screen, ffmpeg, aiortc, tcpdump, nextest)
+#   scripts/setup.sh test   what `python` installs, and what `make test` needs (Chromium, a virtual screen, ffmpeg, aiortc, tcpdump, nginx, Caddy, nextest)
 #   scripts/setup.sh test-all  all of these, and what `make test-all` needs (Firefox, WebKit, QEMU and a compiler for aarch64, clang, Go)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -90,16 +90,35 @@ missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
 done
+as_root=()
+[ "$(id -u)" = 0 ] || as_root=(sudo)
 if [ ${#missing[@]} -gt 0 ]; then
   command -v apt-get >/dev/null || fail "this system has no apt-get. Install what these Debian packages hold, then try again: ${missing[*]}"
-  as_root=()
   if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null || fail "these packages are missing and you are neither root nor have sudo: ${missing[*]}"
-    as_root=(sudo)
   fi
   say "installing: ${missing[*]}"
   "${as_root[@]}" apt-get update -qq
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+# The reverse proxies that tests put before the server. They are unpacked and not installed, because their packages start servers on the machine.
+unpack() {
+  local folder
+  folder=$(realpath -m "${CARGO_TARGET_DIR:-target}")/tools/proxies
+  [ ! -x "$folder/usr/sbin/$1" ] && [ ! -x "$folder/usr/bin/$1" ] || return 0
+  say "unpacking: $1"
+  mkdir -p "$folder"
+  (
+    cd "$folder"
+    apt-get download -qq "$1" 2>/dev/null || { "${as_root[@]}" apt-get update -qq && apt-get download -qq "$1" 2>/dev/null; }
+    dpkg -x "$1"_*.deb . && rm "$1"_*.deb
+  ) || say "without $1 the page's tests behind it are skipped"
+}
+if [ -n "$tests" ]; then
+  for proxy in nginx caddy; do
+    PATH=$PATH:/usr/sbin command -v "$proxy" >/dev/null || unpack "$proxy"
+  done
 fi
 
 # Not installed here: the package starts a server on the machine.

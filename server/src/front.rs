@@ -106,6 +106,7 @@ impl BoundFront {
                 secure,
                 host,
                 port: self.port(),
+                path: "/".into(),
                 token: Some(token.clone()),
                 certificate: None,
             })
@@ -232,7 +233,7 @@ impl Shared {
             .chain(own.map(|own| format!("front={own}")))
             .collect();
         let mark = if options.is_empty() { "" } else { "?" };
-        let page = format!("{}/{mark}{}", origin_of(&link), options.join("&"));
+        let page = format!("{}{mark}{}", link.page(), options.join("&"));
         tracing::debug!(%server, "a client is sent on");
         Ok(page)
     }
@@ -287,8 +288,9 @@ fn page_link(candidate: &Candidate<'_>) -> Option<Link> {
     Link::parse(&candidate.announcement.link).ok().filter(|link| link.secure)
 }
 
+/// Returns the address of a server's page without the slash at its end: an origin, except where a proxy serves it below a path.
 fn origin_of(link: &Link) -> String {
-    format!("{}://{}", if link.secure { "https" } else { "http" }, link.authority())
+    link.page().trim_end_matches('/').to_owned()
 }
 
 /// Returns the origin under which the client reached this front, or none if the request names no host.

@@ -1,12 +1,14 @@
 //! Serves one TCP connection of the page's port as HTTP/1 or HTTP/2: limits in time and memory, permitted hosts, where plain HTTP is
-//! allowed, and the headers of every response.
+//! allowed, proxies in front of it, and the headers of every response.
 
 pub(crate) mod devices;
+pub(crate) mod forwarding;
 pub(crate) mod page;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,7 +16,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use http_body::{Frame, SizeHint};
@@ -25,6 +27,7 @@ use nearlight_net::{Clock, PageStream, RateLimiter, RatePolicy};
 use nearlight_units::{Span, Time};
 
 use crate::access::hosts::{Hosts, requested_host};
+use crate::http::forwarding::{PathPrefix, Requester, TrustedProxies, is_forwarded};
 use crate::state::clean;
 use crate::transports::rtc::whep::{Client, HttpRefusal};
 use crate::transports::urs;
@@ -75,6 +78,10 @@ struct Limits {
 pub(crate) struct Site {
     router: Router,
     hosts: Hosts,
+    proxies: TrustedProxies,
+    prefix: PathPrefix,
+    /// Whether a proxy that is not trusted was seen and named in the log.
+    has_seen_stranger: AtomicBool,
     /// Whether other machines may request Unity's routes over plain HTTP.
     unity: bool,
     limits: Limits,
@@ -92,44 +99,56 @@ struct RefusalLog {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Secure(pub(crate) bool);
 
-/// A connection as its requests see it.
-#[derive(Clone)]
-struct ConnectionInfo {
-    client: Client,
-    /// The local address that the client connected to.
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    /// The client, which a trusted proxy may have named.
+    client: Requester,
+    /// The other end of the connection.
+    peer: IpAddr,
+    /// The local address that the peer connected to.
     local: IpAddr,
-    secure: bool,
 }
 
 impl Site {
     pub(crate) fn new(router: Router, hosts: Hosts, unity: bool, clock: Clock) -> Self {
         let limits = Limits { first_request: FIRST_REQUEST_LIMIT, idle: IDLE_LIMIT };
         let refusal_log = RefusalLog { limiter: RateLimiter::new(REFUSAL_LOG_RATE), left_out: BTreeMap::new() };
-        Self { router, hosts, unity, limits, clock, refusal_log: Mutex::new(refusal_log) }
+        let (proxies, prefix, has_seen_stranger) = (TrustedProxies::default(), PathPrefix::default(), false.into());
+        let refusal_log = Mutex::new(refusal_log);
+        Self { router, hosts, proxies, prefix, has_seen_stranger, unity, limits, clock, refusal_log }
+    }
+
+    /// Believes what these proxies say about their clients, and serves the page below `prefix` as well.
+    pub(crate) fn behind(self, proxies: TrustedProxies, prefix: PathPrefix) -> Self {
+        Self { proxies, prefix, ..self }
     }
 
     /// Serves one connection until its client closes it or takes too long.
     pub(crate) async fn serve(self: Arc<Self>, stream: PageStream) {
         let (clock, limits) = (stream.clock(), self.limits);
         let progress = Arc::new(Progress::new(clock, stream.accepted_at() + limits.first_request));
-        let client = Client(stream.peer().ip());
-        let connection_info = ConnectionInfo { client, local: stream.local().ip(), secure: stream.secure() };
+        let (peer, local) = (stream.peer().ip(), stream.local().ip());
+        let connection_end = Requester { address: peer, secure: stream.secure() };
         let (reservation, tcp) = (stream.reservation(), stream.tcp());
         let (site, seen) = (Arc::clone(&self), Arc::clone(&progress));
         let layer = from_fn(move |mut request: Request, next: Next| {
-            let (site, progress, connection_info) = (Arc::clone(&site), Arc::clone(&seen), connection_info.clone());
-            request.extensions_mut().insert(connection_info.client);
-            request.extensions_mut().insert(Secure(connection_info.secure));
+            let (site, progress) = (Arc::clone(&site), Arc::clone(&seen));
+            let client = site.proxies.requester(connection_end, request.headers());
+            site.notice_stranger(peer, &request);
+            request.extensions_mut().insert(Client(client.address));
+            request.extensions_mut().insert(Secure(client.secure));
             request.extensions_mut().insert(reservation.clone());
             request.extensions_mut().insert(tcp.clone());
             async move {
                 progress.extend(site.limits.idle);
-                let response = site.answer(&connection_info, request, next).await;
+                let response = site.answer(Origin { client, peer, local }, request, next).await;
                 progress.extend(site.limits.idle);
                 response.map(|body| Body::new(ChunkedBody::new(body, progress, site.limits.idle)))
             }
         });
-        let service = TowerToHyperService::new(self.router.clone().layer(layer));
+        // The layer may change a request's path, so it stands before the routes.
+        let service = TowerToHyperService::new(Router::new().fallback_service(self.router.clone()).layer(layer));
         let builder = builder();
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
@@ -138,7 +157,7 @@ impl Site {
             tokio::select! {
                 ended = connection.as_mut() => break ended,
                 () = clock.sleep_until(deadline) => if progress.deadline() <= clock.now() {
-                    tracing::debug!(client = %client.0, "a page connection was idle for too long; closed");
+                    tracing::debug!(%peer, "a page connection was idle for too long; closed");
                     connection.as_mut().graceful_shutdown();
                     let _ = tokio::time::timeout(CLOSING_LIMIT, connection).await;
                     return;
@@ -147,18 +166,33 @@ impl Site {
         };
         // A client that disconnects is not the server's fault.
         if let Err(error) = ended {
-            tracing::debug!(client = %client.0, %error, "a page connection broke off");
+            tracing::debug!(%peer, %error, "a page connection broke off");
         }
     }
 
-    async fn answer(&self, connection_info: &ConnectionInfo, request: Request, next: Next) -> Response {
+    /// Tells the owner once about a proxy on this machine that is not trusted, because its clients are counted as one.
+    fn notice_stranger(&self, peer: IpAddr, request: &Request) {
+        let is_stranger = peer.is_loopback() && !self.proxies.contains(peer) && request.version() >= Version::HTTP_11;
+        if is_stranger && is_forwarded(request) && !self.has_seen_stranger.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                "a proxy at {peer} passes on requests; all its clients count as {peer}, unless the server is started with --trusted-proxies {peer}"
+            );
+        }
+    }
+
+    async fn answer(&self, origin: Origin, mut request: Request, next: Next) -> Response {
+        let redirect = self.prefix.strip(&mut request);
         let path = request.uri().path().to_owned();
-        let mut response = match self.refusal(connection_info, &request) {
-            Some(refusal) => refusal,
-            None => next.run(request).await,
+        let refused = self.refusal(origin, &request).or(redirect);
+        let mut response = if let Some(refused) = refused {
+            refused
+        } else {
+            let mut response = next.run(request).await;
+            self.prefix.restore(&mut response);
+            response
         };
         if let Some(refused) = response.extensions().get::<HttpRefusal>() {
-            self.log(connection_info.client.0, &path, refused);
+            self.log(origin.client.address, &path, refused);
         }
         for (name, value) in DEFAULT_HEADERS {
             response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
@@ -167,22 +201,22 @@ impl Site {
     }
 
     /// Returns the response to a request that is not for this server or that uses a scheme it may not use, and none for all others.
-    fn refusal(&self, connection_info: &ConnectionInfo, request: &Request) -> Option<Response> {
-        let ConnectionInfo { client, local, secure } = connection_info;
+    fn refusal(&self, origin: Origin, request: &Request) -> Option<Response> {
+        let Origin { client: Requester { secure, .. }, peer, local } = origin;
         let host = match requested_host(request) {
             Ok(host) => host,
             Err(refused) => return Some(refused.into_response()),
         };
-        if !self.hosts.allows(&host, *local, *secure) {
+        if !self.hosts.allows(&host, local, secure) {
             let words = "this server does not accept requests for that host name: open a link that it printed, or start it with --host NAME";
             return Some(HttpRefusal::new(StatusCode::MISDIRECTED_REQUEST, words).into_response());
         }
         let plain = self.unity && urs::is_own(request.method(), request.uri(), request.headers());
-        if *secure || client.0.is_loopback() || plain {
+        if secure || peer.is_loopback() || plain {
             return None;
         }
         // Browsers allow WebTransport in a secure context only: over plain HTTP only this machine counts as one.
-        let target = format!("https://{host}{}", request.uri().path());
+        let target = format!("https://{host}{}{}", self.prefix.as_str(), request.uri().path());
         Some((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, target)]).into_response())
     }
 

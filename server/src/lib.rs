@@ -24,6 +24,7 @@ pub use access::link_file::{
 };
 pub use access::qr::qr_code;
 pub use front::{BoundFront, FrontOptions};
+pub use http::forwarding::{AddressPrefix, NotAnAddressPrefix};
 pub use metrics::{Observer, SessionStatistics};
 pub use nearlight_urs::signalling::Mode as UnityMode;
 pub use options::{IceServer, NotAnIceServer, PictureSize, ServeOptions, UnityOptions};

@@ -1,6 +1,7 @@
-//! Metrics of the server, and `/metrics` in Prometheus' text format.
+//! Metrics of the server, and `/metrics` in Prometheus' formats.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nearlight_scene::Viewer;
@@ -164,9 +165,9 @@ impl Metrics {
             registry.register_with_unit(name, help, unit, family.clone());
             family
         };
-        let bits = || Unit::Other("bits_per_second".into());
-        let target = gauges("target", "Rate that the controller allows the encoder", bits());
-        let sent_rate = gauges("sent", "Mean rate of media datagrams over the last second", bits());
+        let rate = || Unit::Other("bytes_per_second".into());
+        let target = gauges("target", "Rate that the controller allows the encoder", rate());
+        let sent_rate = gauges("sent", "Mean rate of media datagrams over the last second", rate());
         let round_trip = gauges("round_trip", "Smoothed round trip of media datagrams", Unit::Seconds);
         let mut counters = |name, help, read: fn(&SenderStatistics) -> u64| {
             let family = Family::<SessionLabel, Counter>::default();
@@ -285,13 +286,13 @@ impl Metrics {
     }
 
     /// Returns the page that Prometheus fetches.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn text(&self, format: Exposition) -> String {
         let live = self.live();
         self.exported.sessions_open.set(live.len() as i64);
         for (session, figures) in live.iter() {
             let label = SessionLabel { session: *session };
-            self.exported.target.get_or_create(&label).set(figures.target.as_bps() as f64);
-            self.exported.sent_rate.get_or_create(&label).set(figures.sender.sent_rate.as_bps() as f64);
+            self.exported.target.get_or_create(&label).set(bytes_per_second(figures.target));
+            self.exported.sent_rate.get_or_create(&label).set(bytes_per_second(figures.sender.sent_rate));
             if let Some(round_trip) = figures.sender.round_trip {
                 self.exported.round_trip.get_or_create(&label).set(round_trip.as_secs_f64());
             }
@@ -302,10 +303,62 @@ impl Metrics {
         }
         let mut text = String::new();
         match encode(&mut text, &self.exported.registry) {
+            Ok(()) if format == Exposition::Plain => plain(&text),
             Ok(()) => text,
             Err(error) => format!("# metrics could not be written: {error}\n"),
         }
     }
+}
+
+/// Prometheus' base unit of data is the byte.
+fn bytes_per_second(rate: Bitrate) -> f64 {
+    rate.as_bps() as f64 / 8.0
+}
+
+/// The format of the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exposition {
+    /// `OpenMetrics` 1.0, for those who ask for it, as Prometheus does.
+    OpenMetrics,
+    /// Prometheus' older text format 0.0.4, which its `promtool` and most other tools read.
+    Plain,
+}
+
+impl Exposition {
+    /// Returns the format for a request with these `Accept` headers.
+    pub(crate) fn accepted<'a>(mut accepted: impl Iterator<Item = &'a str>) -> Self {
+        if accepted.any(|types| types.contains("application/openmetrics-text")) {
+            Self::OpenMetrics
+        } else {
+            Self::Plain
+        }
+    }
+
+    pub(crate) const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Plain => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// Converts `OpenMetrics` to Prometheus' text format, where a counter's family has the name of its samples, and units and the end are not marked.
+fn plain(open: &str) -> String {
+    let counter = |line: &'_ str| line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(str::to_owned);
+    let counters: BTreeSet<String> = open.lines().filter_map(counter).collect();
+    let mut text = String::with_capacity(open.len());
+    for line in open.lines().filter(|line| !line.starts_with("# UNIT ") && *line != "# EOF") {
+        let described = line.strip_prefix("# ").and_then(|line| line.split_once(' '));
+        match described.and_then(|(word, rest)| Some((word, rest.split_once(' ')?))) {
+            Some((word, (name, rest))) if counters.contains(name) => {
+                let _ = writeln!(text, "# {word} {name}_total {rest}");
+            }
+            _ => {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+    }
+    text
 }
 
 /// A session's series.
@@ -394,11 +447,11 @@ mod tests {
             motion_to_photon: Some(Span::from_millis(41)),
             late: true,
         });
-        let text = metrics.text();
+        let text = metrics.text(Exposition::OpenMetrics);
         for line in [
             "nearlight_sessions_open 1",
             "nearlight_frames_total{session=\"7\"} 30",
-            "nearlight_target_bits_per_second{session=\"7\"} 8000000.0",
+            "nearlight_target_bytes_per_second{session=\"7\"} 1000000.0",
             "nearlight_refusals_total{reason=\"Token\"} 1",
             "nearlight_motion_to_photon_seconds_count 1",
             "nearlight_frames_late_total 1",
@@ -406,7 +459,57 @@ mod tests {
             assert!(text.contains(line), "`{line}` is missing in\n{text}");
         }
         drop(session);
-        assert!(!metrics.text().contains("session=\"7\""));
+        assert!(!metrics.text(Exposition::Plain).contains("session=\"7\""));
+    }
+
+    /// The rules that `promtool check metrics` has for names and help texts.
+    #[test]
+    fn names_and_help_texts_follow_prometheus_rules() {
+        let metrics = Arc::new(Metrics::new());
+        let _session = metrics.open_session(7);
+        metrics.on_refusal(Refusal::Token);
+        let open = metrics.text(Exposition::OpenMetrics);
+        let text = metrics.text(Exposition::Plain);
+        assert!(
+            open.ends_with("# EOF\n")
+                && open.contains("# UNIT ")
+                && open.contains("# TYPE nearlight_sessions counter\n")
+        );
+        assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+        let of = |mark: &str| -> BTreeMap<String, String> {
+            let lines = text.lines().filter_map(|line| line.strip_prefix(mark)?.split_once(' '));
+            lines.map(|(name, rest)| (name.to_owned(), rest.to_owned())).collect()
+        };
+        let (types, helps) = (of("# TYPE "), of("# HELP "));
+        assert!(types.len() > 25 && types.keys().eq(helps.keys()), "{types:?} {helps:?}");
+        for (name, kind) in &types {
+            let help = &helps[name];
+            assert!(help.ends_with('.') && !help.ends_with(".."), "{name}: {help}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
+            let parts: Vec<&str> = name.split('_').collect();
+            assert_eq!(parts[0], "nearlight");
+            let has = |words: &[&str]| words.iter().any(|word| parts.contains(word));
+            // Base units are seconds and bytes; the type is not part of the name.
+            assert!(
+                !has(&["bits", "kilobytes", "milliseconds", "ms", "microseconds", "us", "minutes", "percent"]),
+                "{name}"
+            );
+            assert!(!has(&["gauge", "counter", "histogram", "summary", "count", "sum", "bucket"]), "{name}");
+        }
+        for sample in text.lines().filter(|line| !line.starts_with('#')) {
+            let name = sample.split(['{', ' ']).next().unwrap_or_default();
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+            assert!(types.contains_key(family), "{sample} belongs to no family");
+        }
+    }
+
+    #[test]
+    fn figures_are_written_in_the_format_that_is_asked_for() {
+        // The header of Prometheus 3.
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+        assert_eq!(Exposition::accepted([prometheus].into_iter()), Exposition::OpenMetrics);
+        assert_eq!(Exposition::accepted(["*/*"].into_iter()), Exposition::Plain);
+        assert_eq!(Exposition::accepted(std::iter::empty()), Exposition::Plain);
     }
 
     #[test]
@@ -429,7 +532,7 @@ mod tests {
             panic!("as a library would");
         });
         assert!(task.join().is_err());
-        let text = metrics.text();
+        let text = metrics.text(Exposition::Plain);
         assert!(text.contains("nearlight_sessions_open 0") && !text.contains("session=\"8\""), "{text}");
     }
 }

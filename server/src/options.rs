@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nearlight_codec::{CodecKind, Encoders};
 use nearlight_fleet::nats::Carrier;
-use nearlight_net::{EmulatedPaths, Token};
+use nearlight_net::{EmulatedPaths, Link, Token};
 use nearlight_scene::{Backend, Conversion, SourceKind};
 use nearlight_session::pace::Mode as Pacing;
 use nearlight_units::Bitrate;
@@ -16,6 +16,7 @@ use nearlight_wire::RecoveryPolicy;
 
 use crate::access::identity_file::IdentityFile;
 use crate::access::link_file::LinkFile;
+use crate::http::forwarding::AddressPrefix;
 
 /// Size of the picture for a screen. A headset's picture has the same number of pixels, shared between both eyes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,12 @@ pub struct ServeOptions {
     pub announced: Vec<IpAddr>,
     /// Further names and addresses that clients may use for the server. A self-signed certificate names them too.
     pub hosts: Vec<String>,
+    /// The page's address for clients of a reverse proxy, without a token. None if clients reach the server's own port.
+    pub public_url: Option<Link>,
+    /// UDP port of WebTransport for clients of the proxy; none takes the server's own.
+    pub public_udp_port: Option<u16>,
+    /// Proxies whose headers name the clients whose requests they pass on.
+    pub trusted_proxies: Vec<AddressPrefix>,
     /// STUN and TURN servers that are announced to WebRTC clients.
     pub ice_servers: Vec<IceServer>,
     /// The owner's token; none takes the one in `identity_file`, or generates one.
@@ -118,6 +125,9 @@ impl ServeOptions {
             tcp_control: None,
             announced: Vec::new(),
             hosts: Vec::new(),
+            public_url: None,
+            public_udp_port: None,
+            trusted_proxies: Vec::new(),
             ice_servers: Vec::new(),
             token: None,
             identity_file: None,
@@ -151,6 +161,11 @@ impl ServeOptions {
             events: None,
             emulated_paths: None,
         }
+    }
+
+    /// Returns the host of the page's address for clients of a proxy, in lower case.
+    pub(crate) fn public_host(&self) -> Option<String> {
+        self.public_url.as_ref().map(|link| link.host.to_ascii_lowercase())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Starts all parts of the server and shuts them down in order.
 
+mod links;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
@@ -13,29 +15,28 @@ use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::link_layer::HardwareAddress;
 use nearlight_net::tcp::{CongestionControlError, check_congestion_control};
 use nearlight_net::{
-    CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Limits, Link, ListenOptions,
+    CertificateHash, Clock, EthernetInterface, EthernetLink, EthernetListener, Identity, Limits, ListenOptions,
     Listener, NetError, SessionInfo, Token, TokenError, bind_udp,
 };
 use nearlight_rate::{Bounds, UnknownController, new_controller};
-use nearlight_rooms::Role;
 use nearlight_scene::{Application, OpenedSource, PacedTestCard, PushSource, SceneError, SourceKind, SustainedFormat};
 use nearlight_session::CaptureAlignment;
 use nearlight_units::Bitrate;
 use nearlight_webrtc::Certificate;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::time::Interval;
 
 use crate::access::admission::Admission;
 use crate::access::certificate::CertificateSource;
 use crate::access::code_pairing::CodePairing;
 use crate::access::hosts::Hosts;
-use crate::access::link_register::LinkRegister;
-use crate::access::links::{check_of, token_for};
+use crate::access::link_register::{self, LinkRegister};
 use crate::access::pairing::Pairing;
 use crate::event_log::{EventLog, EventLogThread};
 use crate::http::Site;
 use crate::http::devices;
-use crate::http::page::{self, ModelFile, PageState};
+use crate::http::forwarding::{PathPrefix, TrustedProxies};
+use crate::http::page::{self, ModelFile, PageState, ProxyAccess};
 use crate::media::adaptation::sizes_for;
 use crate::media::encoding::EncoderPlacement;
 use crate::media::overload::advice;
@@ -54,8 +55,6 @@ use crate::transports::rtc::{self, RtcEndpoint};
 /// Interval at which the age of a self-signed certificate, or the file of the owner's, is checked. A machine that was asleep or whose clock was
 /// set has a valid one again after that time.
 pub(crate) const CERTIFICATE_CHECK: Duration = Duration::from_secs(10);
-/// Interval at which the server looks for links that were added, revoked, or have expired.
-const LINK_CHECK: Duration = Duration::from_secs(1);
 /// Interval at which the server checks that the studio still runs.
 const STUDIO_CHECK: Duration = Duration::from_millis(500);
 /// Sessions that may wait to begin.
@@ -118,6 +117,9 @@ pub struct Server {
     page: Arc<PageState>,
     /// The names and addresses for which requests are answered.
     hosts: Hosts,
+    proxies: TrustedProxies,
+    /// The path below which a proxy serves the page.
+    prefix: PathPrefix,
     unity: Option<UnityOptions>,
     certificate: Option<CertificateSource>,
     /// Notified when the certificate is to be checked at once.
@@ -195,69 +197,6 @@ impl BoundServer {
         self.listener.port()
     }
 
-    /// Returns the link for a browser on this machine: with a name of the owner's certificate, with localhost, or with the only address
-    /// that the server listens on.
-    #[must_use]
-    pub fn local_link(&self) -> Link {
-        let only = self.listener.only_address().map(|address| address.to_string());
-        match self.certified_names().into_iter().next().or(only) {
-            Some(host) => self.link(true, host),
-            None => self.link(false, "localhost".into()),
-        }
-    }
-
-    /// Returns links for other machines: with the certificate's names, or else with addresses, the likeliest first.
-    #[must_use]
-    pub fn other_links(&self) -> Vec<Link> {
-        let announced = self.options.announced.iter().copied();
-        let addresses =
-            || announced.chain(self.listener.reachable_addresses()).map(|address| address.to_string()).collect();
-        let names = self.certified_names();
-        let hosts: Vec<String> = if names.is_empty() { addresses() } else { names };
-        hosts.into_iter().map(|host| self.link(true, host)).collect()
-    }
-
-    /// Returns the names under which the owner's certificate is trusted, those that the owner gave first: the certificate may be that of several
-    /// servers, which names each of them by a wildcard. Empty if the certificate is self-signed.
-    fn certified_names(&self) -> Vec<String> {
-        if self.identity.certificate_names().is_empty() {
-            return Vec::new();
-        }
-        let others = self.identity.names().into_iter().filter(|name| !self.options.hosts.contains(name));
-        self.given_names().cloned().chain(others).collect()
-    }
-
-    /// Returns the names that the owner gave, without wildcards.
-    fn given_names(&self) -> impl Iterator<Item = &String> {
-        self.options.hosts.iter().filter(|host| !host.contains('*'))
-    }
-
-    /// Returns the link to which a front sends clients, with `https` and without a token: with a name that the owner gave, or else the
-    /// likeliest link for other machines.
-    #[must_use]
-    pub fn public_link(&self) -> Link {
-        let given = self.given_names().next().map(|host| self.link(true, host.clone()));
-        let others = || self.other_links().into_iter().next();
-        let link = given.or_else(others).unwrap_or_else(|| self.link(true, self.local_link().host));
-        Link { token: None, ..link }
-    }
-
-    /// Returns a value that servers and fronts with the same token share and that does not reveal the token.
-    #[must_use]
-    pub fn token_check(&self) -> String {
-        check_of(&self.token)
-    }
-
-    /// Returns `link` with the token of this role. All other links have the owner's token, which is that of hosts.
-    #[must_use]
-    pub fn link_for(&self, role: Role, link: &Link) -> Link {
-        Link { token: Some(token_for(&self.token, role).to_string()), ..link.clone() }
-    }
-
-    fn link(&self, secure: bool, host: String) -> Link {
-        Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate: None }
-    }
-
     /// Starts the renderer and everything else behind the port, which takes a second or two.
     pub fn start(self) -> Result<Server, ServerError> {
         let clock = self.clock;
@@ -278,8 +217,10 @@ impl BoundServer {
         let Self { options, clock, token, identity, listener, endpoint, ethernet, events, .. } = self;
         let now = move || clock.now();
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
-        let announced = options.announced.iter().map(ToString::to_string);
-        let hosts = Hosts::of_machine(&identity, announced.chain(options.hosts.iter().cloned()));
+        let hosts = hosts_of(&options, &identity);
+        let prefix = options.public_url.as_ref().map(|link| PathPrefix::new(&link.path)).unwrap_or_default();
+        let udp_port = options.public_udp_port.unwrap_or(listener.port());
+        let access = ProxyAccess { host: options.public_host(), udp_port };
         // The pictures of a single client can be captured at the times that suit it best.
         let shared_encodes = options.shared_encodes && options.max_clients > 1;
         if shared_encodes && options.source == SourceKind::TestCard {
@@ -349,20 +290,11 @@ impl BoundServer {
             emulated_paths: options.emulated_paths.clone(),
             datagram: options.datagram.map_or(usize::MAX, usize::from),
             encoders: options.encoders,
-            metrics: Arc::clone(&metrics),
+            metrics,
             event_log,
             closing: closing_seen,
         });
-        let (healthy, checking) = (Arc::clone(&state), Arc::clone(&state));
-        let page = Arc::new(PageState {
-            metrics,
-            info: RwLock::new(SessionInfo { certificate_sha256: pinned(&identity) }),
-            healthy: Box::new(move || !healthy.studio.has_failed()),
-            check: Box::new(move |from, token| {
-                checking.check_token(from, token).map(|credential| credential.role).map_err(HttpRefusal::from)
-            }),
-            model,
-        });
+        let page = page_state(&state, access, pinned(&identity), model);
         let (ice_servers, unity, event_log) = (options.ice_servers, options.unity, event_log_thread);
         Ok(Server {
             listener,
@@ -372,6 +304,8 @@ impl BoundServer {
             ice_servers,
             page,
             hosts,
+            proxies: TrustedProxies::new(options.trusted_proxies),
+            prefix,
             unity,
             certificate: CertificateSource::new(&identity, options.certificate, &options.hosts, options.identity_file),
             certificate_check: Arc::default(),
@@ -380,6 +314,33 @@ impl BoundServer {
             sustained,
         })
     }
+}
+
+/// Returns the names and addresses for which requests are answered.
+fn hosts_of(options: &ServeOptions, identity: &Identity) -> Hosts {
+    let announced = options.announced.iter().map(ToString::to_string);
+    Hosts::of_machine(identity, announced.chain(options.hosts.iter().cloned()).chain(options.public_host()))
+}
+
+/// Returns the state of the page's requests. `certificate` is the one that clients pin.
+fn page_state(
+    state: &Arc<ServerState>,
+    access: ProxyAccess,
+    certificate: Option<CertificateHash>,
+    model: Option<Arc<ModelFile>>,
+) -> Arc<PageState> {
+    let [healthy, ready, checking] = [(); 3].map(|()| Arc::clone(state));
+    Arc::new(PageState {
+        metrics: Arc::clone(&state.metrics),
+        info: RwLock::new(SessionInfo { certificate_sha256: certificate }),
+        access,
+        healthy: Box::new(move || !healthy.studio.has_failed()),
+        obstacle: Box::new(move || ready.obstacle()),
+        check: Box::new(move |from, token| {
+            checking.check_token(from, token).map(|credential| credential.role).map_err(HttpRefusal::from)
+        }),
+        model,
+    })
 }
 
 /// Returns the sizes between which the pictures adapt, in ascending order and empty if the size is fixed, and the bounds of the bit rate, which
@@ -428,6 +389,8 @@ impl Server {
             ice_servers,
             page,
             hosts,
+            proxies,
+            prefix,
             unity,
             mut certificate,
             certificate_check,
@@ -448,10 +411,10 @@ impl Server {
         let (routes, mut accepting) = acceptors.open(&sessions);
         rooms::open_world(&state, &sessions).await;
         let router = page::router(Arc::clone(&page)).merge(devices::router(Arc::clone(&state))).merge(routes);
-        let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock));
+        let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock).behind(proxies, prefix));
         let mut next_certificate_check = tokio::time::interval(CERTIFICATE_CHECK);
         let mut check = tokio::time::interval(STUDIO_CHECK);
-        let link_check = tokio::spawn(watch_links(Arc::clone(&state)));
+        let link_check = tokio::spawn(link_register::watch(Arc::clone(&state)));
         let (mut session_tasks, mut pages) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
         tokio::pin!(stop);
         loop {
@@ -493,23 +456,6 @@ impl Server {
         accepting.shutdown().await;
         drop((site, page, sessions, begun));
         finish(state, event_log).await
-    }
-}
-
-/// Ends the clients of links that were revoked or have expired.
-async fn watch_links(state: Arc<ServerState>) {
-    let mut check = tokio::time::interval(LINK_CHECK);
-    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        check.tick().await;
-        let links = Arc::clone(state.pairing.links());
-        // It waits for other processes that use the file.
-        let Ok(ended) = tokio::task::spawn_blocking(move || links.poll()).await else { return };
-        if !ended.is_empty() {
-            tracing::info!(?ended, "links have ended");
-            state.admission.end_links(&ended);
-            state.rooms.end_links(&ended);
-        }
     }
 }
 

@@ -230,6 +230,18 @@ impl ServerState {
         is_valid.then_some(()).ok_or_else(|| self.wrong_token(AuthError::WrongToken))
     }
 
+    /// Returns why a guest whom nobody knows would not be served, or none if it would. An owner may be served all the same.
+    pub(crate) fn obstacle(&self) -> Option<&'static str> {
+        if self.studio.has_failed() {
+            return Some("the renderer has stopped; see the server's log");
+        }
+        if *self.closing.borrow() {
+            return Some("the server is shutting down");
+        }
+        let has_place = self.admission.has_place(self.clock.now(), nearlight_rooms::Role::Guest);
+        (!has_place).then_some("the places for clients are taken")
+    }
+
     fn not_admitted(&self, why: AdmissionError) -> Rejection {
         match why {
             AdmissionError::Full => {

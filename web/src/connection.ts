@@ -4,7 +4,7 @@ import { Blocked, type Carrier, type CarrierOut, Refused, explain } from "./carr
 import { TRANSPORTS } from "./generated/core.ts";
 import type { ConnectionState, RefusalReason, TransportChoice, TransportName } from "./messages.ts";
 import { type Winner, race } from "./race.ts";
-import { certificateOf } from "./session-info.ts";
+import { type WebTransportEnd, webTransportEndOf } from "./session-info.ts";
 import { REMEMBERED_MS, type RememberedTransport } from "./transport-memory.ts";
 import { type Browser, TRANSPORT } from "./transports.ts";
 
@@ -173,12 +173,12 @@ export class Connection {
     // Over WebRTC alone the offer asks everything that this request would.
     const asks = order.some((name) => name !== "webrtc");
     const limit = AbortSignal.timeout(DIAL_TIMEOUT_MS);
-    const certificate = asks ? await certificateOf(origin, token, this.#certificate, limit) : null;
+    const end: WebTransportEnd = asks ? await webTransportEndOf(origin, token, this.#certificate, limit) : { certificate: null, port: null };
     const askForPeer = (port: MessagePort): void => this.#out.askForPeer(port);
     const entrants = order.map((name) => ({
       name,
       rank: this.#candidates.indexOf(name),
-      dial: (limit: AbortSignal) => TRANSPORT[name].dial({ origin, certificate, askForPeer }, limit),
+      dial: (limit: AbortSignal) => TRANSPORT[name].dial({ origin, end, askForPeer }, limit),
     }));
     return race(entrants, DIAL_TIMEOUT_MS, this.#stop.signal);
   }

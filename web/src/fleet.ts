@@ -112,7 +112,7 @@ export class Fleet {
 
 async function serverAnswers(page: URL): Promise<boolean> {
   try {
-    const { ok } = await fetch(new URL("/healthz", page), { cache: "no-store", signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS) });
+    const { ok } = await fetch(new URL("healthz", page), { cache: "no-store", signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS) });
     return ok;
   } catch {
     return false;

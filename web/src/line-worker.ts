@@ -186,14 +186,14 @@ function flush(): void {
   scope.postMessage({ type: "received", events });
 }
 
-async function open({ transport, origin, certificate }: LineDial): Promise<void> {
+async function open({ transport, origin, end }: LineDial): Promise<void> {
   // The window ends this worker when an attempt takes too long.
   const limit = new AbortController().signal;
   try {
     session =
       transport === "websocket"
         ? new WebSocketSession(await openWebSocket(origin, ROOMS_PATH, limit))
-        : new WebTransportSession(await openWebTransport(origin, ROOMS_PATH, certificate, limit));
+        : new WebTransportSession(await openWebTransport(origin, ROOMS_PATH, end, limit));
     setInterval(watch, REPEAT_AFTER_MS / 3);
   } catch (error) {
     scope.postMessage({ type: "failed", why: explain(error), blocked: error instanceof Blocked });

@@ -4,6 +4,7 @@ import type { ReceivedPicture } from "./carrier.ts";
 import type { PageTime } from "./clock.ts";
 import type { PictureCounts, Statistics as Counters, SoundCounts, TransportName } from "./generated/core.ts";
 import type { CodecKind, CursorShape, DevicesDescription, Hand, Haptics, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
+import type { WebTransportEnd } from "./session-info.ts";
 import type { RememberedTransport } from "./transport-memory.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { Crop, FrameId, MarkerPixels, PictureKey } from "./picture.ts";
@@ -191,8 +192,7 @@ export type Lane = "datagram" | "stream";
 export interface LineDial {
   transport: "webtransport" | "websocket";
   origin: string;
-  /** Hash of the only certificate that is accepted over WebTransport; null when an authority vouches for it. */
-  certificate: string | null;
+  end: WebTransportEnd;
 }
 
 /** To the worker with a member's connection. */

@@ -2,6 +2,7 @@
 
 import type { Carrier } from "./carrier.ts";
 import type { TransportName } from "./generated/core.ts";
+import type { WebTransportEnd } from "./session-info.ts";
 import { dialWebRtc } from "./webrtc.ts";
 import { dialWebSocket } from "./websocket.ts";
 import { dialWebTransport } from "./webtransport.ts";
@@ -10,8 +11,7 @@ import { dialWebTransport } from "./webtransport.ts";
 export interface Destination {
   /** The page's address, below which sessions are opened. */
   origin: string;
-  /** Hash of the only certificate that is accepted; null when an authority vouches for it. */
-  certificate: string | null;
+  end: WebTransportEnd;
   /** The window is to open a peer connection, which communicates through the other end of the port. */
   askForPeer(port: MessagePort): void;
 }
@@ -39,7 +39,7 @@ export const TRANSPORT: Record<TransportName, Transport> = {
     label: "WebTransport",
     title: "WebTransport datagrams",
     isAvailable: () => "WebTransport" in self && decodes(),
-    dial: ({ origin, certificate }, limit) => dialWebTransport(origin, certificate, limit),
+    dial: ({ origin, end }, limit) => dialWebTransport(origin, end, limit),
   },
   webrtc: {
     label: "WebRTC",
@@ -52,6 +52,6 @@ export const TRANSPORT: Record<TransportName, Transport> = {
     title: "WebSocket (TCP)",
     // Every browser has WebSockets.
     isAvailable: decodes,
-    dial: ({ origin, certificate }, limit) => dialWebSocket(origin, certificate, limit),
+    dial: ({ origin, end }, limit) => dialWebSocket(origin, end.certificate, limit),
   },
 };

@@ -30,7 +30,8 @@ interface OpenedWebSocket {
 
 /** Opens a socket at `path` of the page's own port. */
 export function openWebSocket(origin: string, path: string, limit: AbortSignal): Promise<OpenedWebSocket> {
-  const address = new URL(path, origin);
+  // Below the page, which a proxy may serve below a path of its own.
+  const address = new URL(path.replace(/^\//, ""), origin);
   address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
   const socket = new WebSocket(address);
   socket.binaryType = "arraybuffer";

@@ -2,6 +2,7 @@
 
 import { Blocked, type Carrier, type CarrierOut, type Challenge } from "./carrier.ts";
 import { WEBTRANSPORT_PATH } from "./generated/wire.ts";
+import type { WebTransportEnd } from "./session-info.ts";
 
 /** Maximum datagrams that the browser keeps until the worker reads them. Guess: a large key frame comes in one burst. */
 const MAX_QUEUED_DATAGRAMS = 4_096;
@@ -12,9 +13,9 @@ const OUTGOING_MAX_AGE_MS = 100;
 /** Maximum bytes of the server's challenge, which is a short message. */
 const MAX_CHALLENGE_BYTES = 1_024;
 
-/** Opens a session's carrier. `certificate` is the only one that is accepted; null when an authority vouches for it. */
-export async function dialWebTransport(origin: string, certificate: string | null, limit: AbortSignal): Promise<Carrier> {
-  return new WebTransportCarrier(await openWebTransport(origin, WEBTRANSPORT_PATH, certificate, limit), certificate);
+/** Opens a session's carrier. */
+export async function dialWebTransport(origin: string, end: WebTransportEnd, limit: AbortSignal): Promise<Carrier> {
+  return new WebTransportCarrier(await openWebTransport(origin, WEBTRANSPORT_PATH, end, limit), end.certificate);
 }
 
 /** A session before its client has sent anything. */
@@ -27,15 +28,15 @@ interface OpenedWebTransport {
   challenge: Uint8Array;
 }
 
-/** Opens a session at `path`. `certificate` is the only one that is accepted; null when an authority vouches for it. */
-export async function openWebTransport(origin: string, path: string, certificate: string | null, limit: AbortSignal): Promise<OpenedWebTransport> {
+/** Opens a session at `path`. */
+export async function openWebTransport(origin: string, path: string, end: WebTransportEnd, limit: AbortSignal): Promise<OpenedWebTransport> {
   // A browser may resolve `localhost` to an address family on which nobody listens, and QUIC does not try the other.
   const { hostname, port, protocol } = new URL(origin);
   const host = hostname === "localhost" ? "127.0.0.1" : hostname;
-  // Page and sessions share one port number; an address leaves out its scheme's own.
-  const sessions = port || (protocol === "https:" ? "443" : "80");
+  // Without a proxy, page and sessions share one port number; an address leaves out its scheme's own.
+  const sessions = end.port ?? (port || (protocol === "https:" ? "443" : "80"));
   const options: WebTransportOptions = { requireUnreliable: true };
-  if (certificate) options.serverCertificateHashes = [{ algorithm: "sha-256", value: fromHex(certificate) }];
+  if (end.certificate) options.serverCertificateHashes = [{ algorithm: "sha-256", value: fromHex(end.certificate) }];
   const transport = new WebTransport(`https://${host}:${sessions}${path}`, options);
   // Otherwise an unhandled rejection, beside the one that `ready` reports.
   transport.closed.catch(() => undefined);

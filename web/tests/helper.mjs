@@ -209,8 +209,8 @@ export async function startNats() {
 }
 
 /** Starts a server that listens at the TCP port `port` within so many twentieths of a second. Returns what ends it and removes its folder. */
-async function startListener(command, words, { port, folder, tries }) {
-  const child = spawn(command, words, { stdio: "ignore" });
+export async function startListener(command, words, { port, folder, tries, env = process.env }) {
+  const child = spawn(command, words, { stdio: "ignore", env });
   const exited = once(child, "exit");
   child.unref();
   const kill = () => child.kill("SIGKILL");
@@ -227,7 +227,7 @@ async function startListener(command, words, { port, folder, tries }) {
   };
 }
 
-async function freePort() {
+export async function freePort() {
   const listener = createServer().listen(0, "127.0.0.1");
   await once(listener, "listening");
   const { port } = listener.address();

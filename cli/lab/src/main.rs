@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 #[cfg(target_os = "linux")]
 use nearlight_cli::program;
 use nearlight_cli::terminal::{self, CommandLine, DEFAULT_LOG_FILTER, QUIET_LOG_FILTER};
-use nearlight_cli::{serve, view};
+use nearlight_cli::{LogFormat, serve, view};
 
 /// Experiments with Nearlight, in virtual time and over emulated links.
 #[derive(Debug, Parser)]
@@ -64,6 +64,13 @@ impl CommandLine for Arguments {
             // Its result counts what its many connections would log.
             Command::Swarm(_) => QUIET_LOG_FILTER,
             _ => DEFAULT_LOG_FILTER,
+        }
+    }
+
+    fn log_format(&self) -> Option<LogFormat> {
+        match &self.command {
+            Command::Serve(serve) => serve.log_format(),
+            _ => None,
         }
     }
 

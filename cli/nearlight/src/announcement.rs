@@ -7,6 +7,8 @@ use clap::Args;
 use nearlight_net::{EthernetLink, Link};
 use nearlight_server::qr_code;
 
+use crate::log::format::LogFormat;
+
 /// What a server or front prints.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct OutputArguments {
@@ -19,6 +21,10 @@ pub(crate) struct OutputArguments {
     /// Print only the links, one per line, and log only warnings and errors
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    /// Format of standard error: text, json (an object on each line) or journal (each line begins with its level, for systemd) [default:
+    /// journal if standard error is systemd's journal, else text]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 impl OutputArguments {
@@ -151,7 +157,7 @@ mod tests {
     use super::*;
 
     fn link(secure: bool, host: &str) -> Link {
-        Link { secure, host: host.into(), port: 8090, token: None, certificate: None }
+        Link { secure, host: host.into(), port: 8090, path: "/".into(), token: None, certificate: None }
     }
 
     fn announcement() -> Announcement {

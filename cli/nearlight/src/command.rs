@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::companion::{Companion, CompanionArguments};
 use crate::configuration::{self, ConfigurationArguments};
 use crate::experiment::Experiment;
+use crate::log::format::LogFormat;
 #[cfg(target_os = "linux")]
 use crate::program;
 use crate::terminal::{CommandLine, DEFAULT_LOG_FILTER, QUIET_LOG_FILTER};
@@ -62,6 +63,14 @@ impl CommandLine for Arguments {
             Command::Serve(serve) if serve.is_quiet() => QUIET_LOG_FILTER,
             Command::Front(front) if front.is_quiet() => QUIET_LOG_FILTER,
             _ => DEFAULT_LOG_FILTER,
+        }
+    }
+
+    fn log_format(&self) -> Option<LogFormat> {
+        match &self.command {
+            Command::Serve(serve) => serve.log_format(),
+            Command::Front(front) => front.log_format(),
+            _ => None,
         }
     }
 

@@ -235,7 +235,14 @@ struct Echo {
 
 /// Sends datagrams through a real session over loopback and has them sent back.
 async fn self_test(listener: &Listener, trust: Trust, clock: Clock) -> Result<Echo, NetError> {
-    let link = Link { secure: false, host: "localhost".into(), port: listener.port(), token: None, certificate: None };
+    let link = Link {
+        secure: false,
+        host: "localhost".into(),
+        port: listener.port(),
+        path: "/".into(),
+        token: None,
+        certificate: None,
+    };
     let options = ConnectOptions::new(&link, trust);
     let accept = async { listener.accept().await.ok_or(NetError::ControlEnded) };
     // A client that fails, for example because nobody knows `localhost`, never gets to the server.

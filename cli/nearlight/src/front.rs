@@ -11,9 +11,10 @@ use nearlight_server::{BoundFront, FrontOptions};
 
 use crate::announcement::{Announcement, OutputArguments};
 use crate::fleet::FleetSecurity;
+use crate::log::format::LogFormat;
 use crate::sandbox::{SandboxNeeds, ServerSandbox, certificate_paths};
 use crate::serve::stop_signal;
-use crate::{fleet, parse};
+use crate::{fleet, log, parse};
 
 /// The role of users without a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -75,6 +76,10 @@ impl FrontArguments {
     pub(crate) const fn is_quiet(&self) -> bool {
         self.output.quiet
     }
+
+    pub(crate) const fn log_format(&self) -> Option<LogFormat> {
+        self.output.log_format
+    }
 }
 
 pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
@@ -115,7 +120,7 @@ pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
         let stop = stop_signal(true)?;
         output.print(&announcement)?;
         if !output.quiet {
-            eprintln!("Press Ctrl-C to stop.");
+            log::hint("Press Ctrl-C to stop.");
         }
         front.run(directory, stop).await;
         Ok(ExitCode::SUCCESS)

@@ -24,3 +24,4 @@ pub mod terminal;
 pub mod view;
 
 pub use command::Arguments;
+pub use log::format::LogFormat;

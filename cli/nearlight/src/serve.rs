@@ -2,6 +2,7 @@
 
 mod help;
 pub(crate) mod identity;
+mod proxies;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -28,9 +29,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use self::identity::{IdentityArguments, StateFiles};
+use self::proxies::ProxyArguments;
 use crate::announcement::{Announcement, OutputArguments, Style};
 use crate::experiment::{Experiment, ServerExperiment};
 use crate::fleet::FleetSecurity;
+use crate::log::format::LogFormat;
 #[cfg(target_os = "linux")]
 use crate::program::ProgramArguments;
 use crate::sandbox::{SandboxNeeds, ServerSandbox, certificate_paths};
@@ -69,6 +72,8 @@ pub struct ServeArguments {
     /// and the certificate's are refused
     #[arg(long = "host", value_name = "NAME", value_parser = parse::host)]
     hosts: Vec<String>,
+    #[command(flatten)]
+    proxies: ProxyArguments,
     /// Pairing token, instead of the one that is kept between runs
     ///
     /// It has at least 16 characters.
@@ -230,7 +235,7 @@ impl ServeArguments {
         let source = source.found()?;
         let (token_needed, pages) = (self.unity_token, self.unity_pages);
         let unity = self.unity_render_streaming.map(|mode| UnityOptions { mode, token_needed, pages });
-        Ok(ServeOptions {
+        let options = ServeOptions {
             address: self.address,
             port: self.port,
             rtc_port: self.rtc_port,
@@ -241,7 +246,6 @@ impl ServeArguments {
             identity_file,
             link_file,
             certificate: self.cert.zip(self.key),
-            source,
             backend: self.backend,
             conversion: self.conversion,
             size: self.size,
@@ -259,17 +263,17 @@ impl ServeArguments {
             shared_encodes: self.shared_encodes,
             datagram: self.datagram,
             encoders: experiment.encoders,
-            synchronous: false,
             sound: self.sound,
             clipboard: self.clipboard,
             max_clients: self.max_clients,
             max_members: self.max_members,
-            fleet: None,
             stereo: self.stereo,
             unity,
             events: self.events,
             emulated_paths: experiment.paths,
-        })
+            ..ServeOptions::new(source)
+        };
+        Ok(self.proxies.complete(options))
     }
 }
 
@@ -282,6 +286,11 @@ impl ServeArguments {
     /// Nothing but the link is wanted; see [`Style`].
     pub const fn is_quiet(&self) -> bool {
         self.output.quiet
+    }
+
+    /// The format of the log that the user has chosen.
+    pub const fn log_format(&self) -> Option<LogFormat> {
+        self.output.log_format
     }
 }
 
@@ -338,7 +347,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
             output.print(&announcement)?;
             log::release();
             if let Some(unity) = &unity {
-                eprintln!("{}", unity_notice(unity));
+                log::notice(&unity_notice(unity));
             }
             anyhow::Ok(())
         };
@@ -366,7 +375,9 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
             announce()?;
         }
         if !output.quiet {
-            eprintln!("Source: {}\nStream: {}\n\nPress Ctrl-C to stop.", server.adapter(), server.format());
+            let (adapter, format) = (server.adapter(), server.format());
+            log::notice(&format!("Source: {adapter}\nStream: {format}"));
+            log::hint("\nPress Ctrl-C to stop.");
         }
         reload_on_hangup(server.certificate_check())?;
         let (observer, announced) = (server.observer(), server.observer());
@@ -384,7 +395,7 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
         // When the program exits, the server exits too, with the status that follows from how it ended.
         #[cfg(target_os = "linux")]
         if let Some(ending) = ending.and_then(|ending| ending.get().copied()) {
-            eprintln!("nearlight: the program has ended with {ending}");
+            log::notice(&format!("nearlight: the program has ended with {ending}"));
             return Ok(ExitCode::from(ending.status()));
         }
         ended?;
@@ -531,7 +542,7 @@ pub(crate) fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()
             _ = terminate.recv() => {}
         }
         if !quiet {
-            eprintln!("nearlight: disconnecting all clients");
+            log::notice("nearlight: disconnecting all clients");
         }
     })
 }

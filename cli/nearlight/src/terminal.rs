@@ -8,6 +8,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::log::format::{JournalLines, LogFormat};
 use crate::{configuration, log};
 
 /// The log filter without `NEARLIGHT_LOG`. WebTransport warns of a session that ends without a closing capsule.
@@ -27,6 +28,11 @@ const WRONG_USAGE: u8 = 2;
 pub trait CommandLine: Parser {
     /// The log filter where the environment sets none.
     fn default_log_filter(&self) -> &'static str;
+
+    /// The format of the log that the user has chosen; none leaves it to where standard error leads.
+    fn log_format(&self) -> Option<LogFormat> {
+        None
+    }
 
     /// Libraries that connect to a Wayland display print errors where there is no session; the command may start others that need one.
     fn starts_other_programs(&self) -> bool;
@@ -55,7 +61,14 @@ pub fn run<Line: CommandLine>() -> ExitCode {
     let filter = log_filter(std::env::var("NEARLIGHT_LOG").ok().as_deref(), arguments.default_log_filter());
     // A file or a pipe gets no colours.
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = tracing_subscriber::fmt::layer().with_writer(|| log::Log).with_ansi(colours).with_target(false);
+    let format = arguments.log_format().unwrap_or_else(LogFormat::of_standard_error);
+    log::set_format(format);
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| log::Log);
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(colours).with_target(false).boxed(),
+        LogFormat::Json => lines.json().with_current_span(false).with_span_list(false).boxed(),
+        LogFormat::Journal => lines.with_ansi(false).event_format(JournalLines::new()).boxed(),
+    };
     tracing_subscriber::registry().with(filter).with(lines.with_filter(log::repeated::RepeatedLines)).init();
     let done = arguments.run();
     log::repeated::finish();
@@ -63,7 +76,7 @@ pub fn run<Line: CommandLine>() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("nearlight: {}", in_words(&error));
+            log::failure(&in_words(&error));
             ExitCode::FAILURE
         }
     }

@@ -9,17 +9,21 @@ use clap::Args;
 #[cfg(target_os = "linux")]
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use nearlight_client::{
-    ApplicationMessage, DisplayOrder, HeadlessOptions, Messages, Outage, Target, ViewOptions, WindowOptions, headless,
-    message_json, summary_json, summary_table, window,
+    ApplicationMessage, DisplayOrder, ExitClass, HeadlessOptions, Messages, Outage, Target, ViewOptions, WindowOptions,
+    headless, message_json, summary_json, summary_table, window,
 };
 #[cfg(target_os = "linux")]
 use nearlight_client::{KmsOptions, kms};
 use nearlight_codec::CodecKind;
+use nearlight_net::Link;
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
 
 use crate::experiment::{Experiment, ViewerExperiment};
 use crate::{parse, sandbox};
+
+/// The usual port of a server, as an example.
+const SERVER_PORT: u16 = 8090;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -110,6 +114,7 @@ pub fn run(arguments: ViewArguments, experiment: Experiment) -> anyhow::Result<E
     let printing = arguments.print_messages;
     let view = options(arguments, experiment)?;
     let messages = view.messages.clone();
+    let hint = proxy_hint(&view.target);
     for text in texts {
         let message = ApplicationMessage { data: text.into_bytes(), reliable: true };
         messages.send(message).context("--send")?;
@@ -130,11 +135,22 @@ pub fn run(arguments: ViewArguments, experiment: Experiment) -> anyhow::Result<E
         Ok(summary) if json => println!("{}", summary_json(&summary)),
         Ok(summary) => print!("{}", summary_table(&summary)),
         Err(error) => {
-            eprintln!("nearlight: {error}");
+            let hint = hint.filter(|_| error.class() != ExitClass::Refused).unwrap_or_default();
+            eprintln!("nearlight: {error}{hint}");
             return Ok(ExitCode::from(error.class().code()));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns what to do if there is no session with the server of this link, if the link leads through a reverse proxy, which passes on no UDP.
+fn proxy_hint(target: &Target) -> Option<String> {
+    let Target::Page(link) = target else { return None };
+    let own =
+        Link { port: SERVER_PORT, path: "/".into(), token: Some("…".into()), certificate: None, ..link.clone() };
+    (link.path != "/").then(|| {
+        format!(". This link leads through a reverse proxy, which a native viewer bypasses: name the server's own port, as in {own}")
+    })
 }
 
 /// A path that may be empty, which stands for none.

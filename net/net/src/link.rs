@@ -1,4 +1,4 @@
-//! The link that pairs a client with a server: `http[s]://HOST:PORT/#token=…`.
+//! The link that pairs a client with a server: `http[s]://HOST[:PORT]/[PATH/]#token=…`.
 
 use std::fmt;
 
@@ -14,6 +14,8 @@ pub struct Link {
     /// A name or an address, IPv6 without brackets.
     pub host: String,
     pub port: u16,
+    /// The path of the page. It is `/`, except where a reverse proxy serves the page below another path.
+    pub path: String,
     pub token: Option<String>,
     /// The only certificate that is accepted, if the owner has added `&certificate=` and its hash.
     pub certificate: Option<CertificateHash>,
@@ -35,7 +37,8 @@ impl Link {
             Host::Ipv6(address) => address.to_string(),
         };
         let port = url.port_or_known_default().ok_or_else(refused)?;
-        let mut link = Self { secure, host, port, token: None, certificate: None };
+        let path = url.path().to_owned();
+        let mut link = Self { secure, host, port, path, token: None, certificate: None };
         for (name, value) in form_urlencoded::parse(url.fragment().unwrap_or_default().as_bytes()) {
             match &*name {
                 "token" => link.token = Some(value.into_owned()),
@@ -49,19 +52,26 @@ impl Link {
     /// Host and port in the form used in a URL.
     #[must_use]
     pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        format!("{}:{}", self.url_host(), self.port)
+    }
+
+    /// Returns the address of the page, which names its port unless the scheme implies it. It contains no secrets.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let (scheme, implied) = if self.secure { ("https", 443) } else { ("http", 80) };
+        let authority = if self.port == implied { self.url_host() } else { self.authority() };
+        format!("{scheme}://{authority}{}", self.path)
+    }
+
+    fn url_host(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }
 }
 
 impl fmt::Display for Link {
     /// Writes the whole link with its secrets, for the person who may use it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.secure { "https" } else { "http" };
-        write!(formatter, "{scheme}://{}/", self.authority())?;
+        write!(formatter, "{}", self.page())?;
         let token = self.token.as_ref().map(|token| format!("token={token}"));
         let certificate = self.certificate.map(|hash| format!("certificate={hash}"));
         let fragment: Vec<String> = token.into_iter().chain(certificate).collect();
@@ -88,6 +98,8 @@ mod tests {
             ("https://192.0.2.7:8443/#token=abc_-9", true, "192.0.2.7", 8443),
             ("https://[2001:db8::1]:8443/", true, "2001:db8::1", 8443),
             (&format!("https://example.test:1/#token=t&certificate={hash}"), true, "example.test", 1),
+            ("https://desk.example.net/world/#token=abc_-9", true, "desk.example.net", 443),
+            ("http://[::1]/", false, "::1", 80),
         ];
         for (text, secure, host, port) in links {
             let link = Link::parse(text).unwrap();
@@ -95,7 +107,7 @@ mod tests {
             assert_eq!(link.to_string(), text);
             assert!(!format!("{link:?}").contains("abc"), "the log must not show the token");
         }
-        assert_eq!(Link::parse("https://example.test").unwrap().port, 443);
+        assert_eq!(Link::parse("https://example.test:443").unwrap().to_string(), "https://example.test/");
     }
 
     #[test]

@@ -54,7 +54,14 @@ impl Server {
     }
 
     fn link(&self, secure: bool) -> Link {
-        Link { secure, host: "127.0.0.1".into(), port: self.listener.port(), token: None, certificate: None }
+        Link {
+            secure,
+            host: "127.0.0.1".into(),
+            port: self.listener.port(),
+            path: "/".into(),
+            token: None,
+            certificate: None,
+        }
     }
 
     fn address(&self) -> SocketAddr {
@@ -272,7 +279,7 @@ async fn a_replaced_certificate_is_shown_from_then_on() {
 #[tokio::test]
 async fn nobody_there_is_said_plainly() {
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let link = Link { secure: false, host: "127.0.0.1".into(), port, token: None, certificate: None };
+    let link = Link { secure: false, host: "127.0.0.1".into(), port, path: "/".into(), token: None, certificate: None };
     let error = within(http_get(&link, "/", &Trust::Any)).await.unwrap_err();
     assert!(matches!(error, NetError::NoAnswer { .. }), "{error}");
     let options = ConnectOptions { time_limit: Span::from_millis(200), ..ConnectOptions::new(&link, Trust::Any) };

@@ -2,7 +2,7 @@
 
 mod table;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nearlight_net::subscriber;
@@ -122,6 +122,14 @@ impl Admission {
     /// Returns how many permits are held.
     pub(crate) fn held(&self) -> usize {
         self.permits().len()
+    }
+
+    /// Returns whether a client of this role at an address that holds no permit would get one now.
+    pub(crate) fn has_place(&self, now: Time, role: Role) -> bool {
+        let (permits, applicant) =
+            (self.permits(), Applicant::new(Ipv6Addr::UNSPECIFIED.into(), Credential::of_role(role)));
+        let obstacle = permits.obstacle(&applicant);
+        obstacle.is_none_or(|obstacle| permits.gives_way(now, &applicant, obstacle).is_some())
     }
 
     /// Issues a permit for a client that is about to connect.

@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use nearlight_net::Token;
 use nearlight_rooms::Role;
+use tokio::time::MissedTickBehavior;
 
 use crate::access::link_file::{GivenLink, LinkFile, OpenCode, unix_time_s};
+use crate::state::ServerState;
 
+/// Interval at which the server looks for links that were added, revoked, or have expired.
+const LINK_CHECK: Duration = Duration::from_secs(1);
 /// Polls after which the file is read even if it seems unchanged: its time of change has the resolution of the kernel's timer.
 const MAX_SKIPPED_POLLS: u32 = 10;
 
@@ -115,6 +119,23 @@ impl LinkRegister {
         current.links.retain(|(link, _)| !link.has_expired(now_s));
         let after: BTreeSet<u32> = current.links.iter().map(|(link, _)| link.number).collect();
         before.difference(&after).copied().collect()
+    }
+}
+
+/// Ends the clients of links that are revoked or expire, as long as the server runs.
+pub(crate) async fn watch(state: Arc<ServerState>) {
+    let mut check = tokio::time::interval(LINK_CHECK);
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        check.tick().await;
+        let links = Arc::clone(state.pairing.links());
+        // It waits for other processes that use the file.
+        let Ok(ended) = tokio::task::spawn_blocking(move || links.poll()).await else { return };
+        if !ended.is_empty() {
+            tracing::info!(?ended, "links have ended");
+            state.admission.end_links(&ended);
+            state.rooms.end_links(&ended);
+        }
     }
 }
 

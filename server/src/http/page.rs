@@ -1,4 +1,4 @@
-//! The page and its auxiliary routes over HTTP: `/`, `/session.json`, `/world.glb`, `/healthz`, `/metrics`.
+//! The page and its auxiliary routes over HTTP: `/`, `/session.json`, `/world.glb`, `/healthz`, `/readyz`, `/metrics`.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
-use axum::http::{HeaderValue, StatusCode, Uri, Version, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -17,7 +17,9 @@ use nearlight_scene::MakeModel;
 use rust_embed::RustEmbed;
 use serde::Serialize;
 
-use crate::metrics::Metrics;
+use crate::access::hosts::requested_host;
+use crate::http::forwarding::is_forwarded;
+use crate::metrics::{Exposition, Metrics};
 use crate::transports::rtc::whep::{Client, HttpRefusal, token_in};
 
 /// The built page, inside the binary.
@@ -44,11 +46,34 @@ pub(crate) struct PageState {
     pub(crate) metrics: Arc<Metrics>,
     /// The description for clients, which changes when the certificate is renewed.
     pub(crate) info: std::sync::RwLock<SessionInfo>,
+    /// How the server is reached through a proxy.
+    pub(crate) access: ProxyAccess,
     /// Returns whether the studio still renders.
     pub(crate) healthy: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Returns why a new client would not be served, or none if it would.
+    pub(crate) obstacle: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
     pub(crate) check: Box<RoleCheck>,
     /// The world's file; none if clients cannot draw the source themselves.
     pub(crate) model: Option<Arc<ModelFile>>,
+}
+
+/// How clients reach the server through a proxy, which passes on no UDP.
+#[derive(Clone, Debug)]
+pub(crate) struct ProxyAccess {
+    /// The host of the page's address, in lower case, if the owner has given it.
+    pub(crate) host: Option<String>,
+    /// UDP port of WebTransport, at the same host.
+    pub(crate) udp_port: u16,
+}
+
+impl ProxyAccess {
+    /// Returns the port of WebTransport for a page that came through a proxy. Other pages have the same port for both: the server's, or one
+    /// that a router maps to it.
+    fn webtransport_port(&self, request: &Request) -> Option<u16> {
+        let host = || requested_host(request).ok().map(|host| host.host().to_ascii_lowercase());
+        let is_proxied = is_forwarded(request) || self.host.is_some() && self.host == host();
+        is_proxied.then_some(self.udp_port)
+    }
 }
 
 /// The world as a file, which is made on the first request.
@@ -76,18 +101,9 @@ pub(crate) fn router(state: Arc<PageState>) -> Router {
         .route(MODEL_PATH, get(model))
         .route_layer(from_fn_with_state(Arc::clone(&state), with_token))
         .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
         .fallback(get(asset))
         .with_state(state)
-}
-
-/// Headers by which reverse proxies say that they pass on somebody else's request (RFC 7239, RFC 9110 section 7.6.3, and customary ones).
-const FORWARDING_HEADERS: [&str; 7] =
-    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "cf-connecting-ip"];
-
-/// Returns whether a proxy on this machine passes on somebody else's request. nginx adds no header by itself, but speaks HTTP/1.0.
-fn is_forwarded(request: &Request) -> bool {
-    request.version() < Version::HTTP_11
-        || FORWARDING_HEADERS.iter().any(|header| request.headers().contains_key(*header))
 }
 
 /// Serves programs on this machine, and others only if they send the token.
@@ -116,6 +132,16 @@ struct Description {
     info: SessionInfo,
     /// The role of the request's token; none without a token.
     role: Option<&'static str>,
+    /// UDP port of WebTransport; none for the page's own.
+    webtransport_port: Option<u16>,
+}
+
+/// Says whether to send clients here. It is no reason to restart the server if not.
+async fn readyz(State(state): State<Arc<PageState>>) -> Response {
+    match (state.obstacle)() {
+        None => (StatusCode::OK, "ready\n").into_response(),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+    }
 }
 
 async fn healthz(State(state): State<Arc<PageState>>) -> Response {
@@ -129,19 +155,25 @@ async fn healthz(State(state): State<Arc<PageState>>) -> Response {
 }
 
 /// Serves the figures of every client, to hosts and to programs on this machine.
-async fn metrics(State(state): State<Arc<PageState>>, role: Option<Extension<Role>>) -> Response {
+async fn metrics(State(state): State<Arc<PageState>>, role: Option<Extension<Role>>, headers: HeaderMap) -> Response {
     if role.is_some_and(|Extension(role)| role != Role::Host) {
         let words = "the server's figures need the host's token, that of the first link which the server printed";
         return HttpRefusal::new(StatusCode::FORBIDDEN, words).into_response();
     }
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], state.metrics.text()).into_response()
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accepted| accepted.to_str().ok());
+    let format = Exposition::accepted(accepted);
+    ([(header::CONTENT_TYPE, format.content_type())], state.metrics.text(format)).into_response()
 }
 
-async fn session_info(State(state): State<Arc<PageState>>, role: Option<Extension<Role>>) -> Response {
+async fn session_info(
+    State(state): State<Arc<PageState>>,
+    role: Option<Extension<Role>>,
+    request: Request,
+) -> Response {
     let role = role.map(|Extension(role)| role.name());
+    let webtransport_port = state.access.webtransport_port(&request);
     let info = *state.info.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-    ([(header::CACHE_CONTROL, "no-store")], axum::Json(Description { info, role })).into_response()
+    ([(header::CACHE_CONTROL, "no-store")], axum::Json(Description { info, role, webtransport_port })).into_response()
 }
 
 async fn model(State(state): State<Arc<PageState>>) -> Response {
@@ -196,16 +228,35 @@ pub(crate) fn content_type(path: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::Version;
     use tower_service::Service as _;
 
     use super::*;
+
+    #[test]
+    fn a_page_behind_a_proxy_learns_the_port_of_webtransport() {
+        let access = ProxyAccess { host: Some("desk.example.net".into()), udp_port: 8090 };
+        for (host, header, expected) in [
+            ("localhost:8090", "accept", None),
+            ("localhost:8090", "via", Some(8090)),
+            ("Desk.Example.Net", "accept", Some(8090)),
+            ("desk.example.net:8443", "accept", Some(8090)),
+            ("192.0.2.7:9000", "accept", None),
+        ] {
+            let request = Request::get(SESSION_INFO_PATH).header(header::HOST, host).header(header, "x");
+            let request = request.body(Body::empty()).expect("a request");
+            assert_eq!(access.webtransport_port(&request), expected, "{host} {header}");
+        }
+    }
 
     #[tokio::test]
     async fn other_machines_bring_the_token_for_figures_and_certificate() {
         let state = PageState {
             metrics: Arc::new(Metrics::new()),
             info: SessionInfo { certificate_sha256: None }.into(),
+            access: ProxyAccess { host: None, udp_port: 8090 },
             healthy: Box::new(|| true),
+            obstacle: Box::new(|| Some("full")),
             check: Box::new(|_, token| match token {
                 "host" => Ok(Role::Host),
                 "right" => Ok(Role::Spectator),
@@ -229,6 +280,7 @@ mod tests {
             (far, SESSION_INFO_PATH, Some("bearer right"), 200),
             (far, SESSION_INFO_PATH, Some("Basic bWU6aGVyZQ=="), 401),
             (far, "/healthz", None, 200),
+            (far, "/readyz", None, 503),
             (far, "/", None, 200),
         ] {
             let mut request = Request::get(path).extension(Client(client));
@@ -247,7 +299,8 @@ mod tests {
             assert_eq!(response.status().as_u16(), expected, "a proxy keeps Authorization for itself");
         }
         let plain = || Request::get("/metrics").extension(Client(near));
-        let forwarded = FORWARDING_HEADERS.iter().map(|header| plain().header(*header, "198.51.100.7"));
+        let headers = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+        let forwarded = headers.iter().map(|header| plain().header(*header, "198.51.100.7"));
         for request in forwarded.chain([plain().version(Version::HTTP_10)]) {
             let request = request.body(Body::empty()).expect("a request");
             let words = format!("{request:?}");

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use axum::extract::Extension;
 use axum::routing::get;
 use nearlight_net::{Identity, ListenOptions, Listener};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -23,10 +24,15 @@ fn site(limits: Limits) -> Site {
     Site { limits, ..Site::new(router, Hosts::new(["machine.test".to_owned()]), true, Clock::start()) }
 }
 
-/// Starts a site and returns the address that it listens on. The serving task ends with the test.
+/// Starts a site with these limits, as [`serve`] does.
 fn start(limits: Limits) -> SocketAddr {
+    serve(site(limits))
+}
+
+/// Starts a site and returns the address that it listens on. The serving task ends with the test.
+fn serve(site: Site) -> SocketAddr {
     let identity = Identity::self_signed(&[]).expect("a certificate");
-    let site = Arc::new(site(limits));
+    let site = Arc::new(site);
     let listener = Listener::bind(&ListenOptions::default(), &identity, site.clock).expect("a free port");
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.port());
     tokio::spawn(async move {
@@ -132,10 +138,15 @@ async fn one_http2_connection_has_few_requests_under_way() {
     assert_eq!(requests.current_max_send_streams(), MAX_HTTP2_STREAMS as usize);
 }
 
-/// The head of the response, in lower case.
+/// The response, in lower case.
 async fn ask(server: SocketAddr, host: &str, path: &str) -> String {
+    ask_with(server, host, path, "").await
+}
+
+/// As [`ask`], with further lines of the request's head.
+async fn ask_with(server: SocketAddr, host: &str, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(server).await.expect("the port is open");
-    let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await.expect("sent");
     let mut answer = Vec::new();
     within(stream.read_to_end(&mut answer)).await.expect("an answer");
@@ -171,8 +182,10 @@ async fn other_sites_names_are_not_answered_and_other_sites_cannot_embed() {
 #[test]
 fn plain_http_from_another_machine_reaches_unity_s_routes_alone() {
     let site = site(LONG);
-    let connection_info =
-        |secure| ConnectionInfo { client: super::Client([192, 0, 2, 9].into()), local: [192, 0, 2, 7].into(), secure };
+    let origin = |secure| {
+        let peer = [192, 0, 2, 9].into();
+        Origin { client: Requester { address: peer, secure }, peer, local: [192, 0, 2, 7].into() }
+    };
     let websocket = [("upgrade", "websocket"), ("sec-websocket-key", "AAAAAAAAAAAAAAAAAAAAAA==")];
     for (path, headers, is_let_in) in [
         ("/", &[][..], false),
@@ -192,8 +205,8 @@ fn plain_http_from_another_machine_reaches_unity_s_routes_alone() {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::empty()).expect("a request");
-        assert!(site.refusal(&connection_info(true), &request).is_none(), "{path} over TLS");
-        match site.refusal(&connection_info(false), &request) {
+        assert!(site.refusal(origin(true), &request).is_none(), "{path} over TLS");
+        match site.refusal(origin(false), &request) {
             None => assert!(is_let_in, "{path} {headers:?}"),
             Some(response) => {
                 assert!(!is_let_in, "{path} {headers:?}");
@@ -203,9 +216,42 @@ fn plain_http_from_another_machine_reaches_unity_s_routes_alone() {
         }
     }
     let foreign = Request::get("/").header("host", "attacker.example").body(Body::empty()).expect("a request");
-    let refused = site.refusal(&connection_info(false), &foreign).expect("another site's name");
+    let refused = site.refusal(origin(false), &foreign).expect("another site's name");
     assert_eq!(refused.status(), StatusCode::MISDIRECTED_REQUEST);
     assert!(!refused.headers().contains_key(header::LOCATION), "nobody is sent to a name that a stranger chose");
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_s_client_is_named_and_its_path_is_removed() {
+    let router = || {
+        let describe =
+            async |Extension(super::Client(client)): Extension<super::Client>,
+                   Extension(Secure(secure)): Extension<Secure>| format!("{client} {secure}");
+        let here = async || (StatusCode::SEE_OTHER, [(header::LOCATION, "/whep/1")]);
+        Router::new().route("/", get(describe)).route("/whep", get(here))
+    };
+    let behind = |proxies: &[&str]| {
+        let proxies = proxies.iter().map(|proxy| proxy.parse().expect("a prefix")).collect();
+        let site = Site::new(router(), Hosts::new(["desk.example.net".to_owned()]), false, Clock::start());
+        serve(site.behind(TrustedProxies::new(proxies), PathPrefix::new("/world/")))
+    };
+    let (trusted, other) = (behind(&["127.0.0.0/8"]), behind(&["192.0.2.0/24"]));
+    let headers = "X-Forwarded-For: 203.0.113.9, 198.51.100.7\r\nX-Forwarded-Proto: https\r\n";
+    for (server, path, expected) in [
+        (trusted, "/", "198.51.100.7 true"),
+        (trusted, "/world/", "198.51.100.7 true"),
+        (trusted, "/world", "location: /world/\r\n"),
+        (trusted, "/world/whep", "location: /world/whep/1\r\n"),
+        (trusted, "/whep", "location: /world/whep/1\r\n"),
+        (other, "/world/", "127.0.0.1 false"),
+    ] {
+        let answer = ask_with(server, "desk.example.net", path, headers).await;
+        assert!(answer.contains(expected), "{path}: {answer}");
+    }
+    let mut long = "X-Forwarded-For: ".to_owned();
+    long.extend(std::iter::repeat_n("203.0.113.9,", 3_000));
+    let answer = ask_with(trusted, "desk.example.net", "/", &format!("{long}198.51.100.7\r\n")).await;
+    assert!(answer.contains("198.51.100.7 false"), "{answer}");
 }
 
 #[test]

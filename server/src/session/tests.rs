@@ -326,7 +326,7 @@ impl Server {
 
     /// Returns a figure of the metrics.
     fn figure(&self, name: &str) -> u64 {
-        let text = self.state.metrics.text();
+        let text = self.state.metrics.text(crate::metrics::Exposition::Plain);
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("nearlight_{name} "))).map(str::to_owned);
         line.and_then(|figure| figure.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{text}"))
     }

@@ -4,7 +4,7 @@ import { Blocked, explain } from "../carrier.ts";
 import type { TransportName } from "../generated/core.ts";
 import type { FromLineWorker, Lane, LineDial, LineEvent, ToLineWorker, TransportChoice } from "../messages.ts";
 import { race } from "../race.ts";
-import { certificateOf } from "../session-info.ts";
+import { webTransportEndOf } from "../session-info.ts";
 import { workerError } from "../worker-error.ts";
 
 /** Timeout of an attempt to connect. Guess: longer than any handshake that still succeeds. */
@@ -46,15 +46,15 @@ export interface OpenedLine {
 
 /** Opens a line over WebTransport if the browser has it and it gets through, else over a WebSocket. Throws when neither comes up. */
 export async function openLine({ origin, token, certificate: pinned, transport }: LineOptions): Promise<OpenedLine> {
-  const certificate = await certificateOf(origin, token, pinned, AbortSignal.timeout(DIAL_TIMEOUT_MS));
+  const end = await webTransportEndOf(origin, token, pinned, AbortSignal.timeout(DIAL_TIMEOUT_MS));
   const hasWebTransport = "WebTransport" in self;
   const asked = transport === "websocket" || (transport === "webtransport" && hasWebTransport);
   const names = asked ? [transport] : hasWebTransport ? (["webtransport", "websocket"] as const) : (["websocket"] as const);
   const entrants = names.map((name, rank) => {
-    return { name, rank, dial: (limit: AbortSignal) => WorkerLine.open({ transport: name, origin, certificate }, limit) };
+    return { name, rank, dial: (limit: AbortSignal) => WorkerLine.open({ transport: name, origin, end }, limit) };
   });
   const { opened: line, name, failures } = await race(entrants, DIAL_TIMEOUT_MS);
-  return { line, certificate, why: asked ? "as asked" : reasonFor(name, transport, hasWebTransport, failures.get("webtransport")) };
+  return { line, certificate: end.certificate, why: asked ? "as asked" : reasonFor(name, transport, hasWebTransport, failures.get("webtransport")) };
 }
 
 /** Says why a line has the transport that the user has not chosen, or "" for the best one. */

@@ -19,13 +19,25 @@ const TOPICS: [(&str, &[&str]); 9] = [
     ("Picture and sound", &["stereo", "codec", "captures", "shared_encodes", "sound"]),
     (
         "Network",
-        &["rtc_port", "ice_servers", "address", "ethernet", "ethernet_allow", "hosts", "datagram", "tcp_control"],
+        &[
+            "rtc_port",
+            "ice_servers",
+            "address",
+            "ethernet",
+            "ethernet_allow",
+            "hosts",
+            "public_url",
+            "public_udp",
+            "trusted_proxies",
+            "datagram",
+            "tcp_control",
+        ],
     ),
     ("Access", &["state", "ephemeral", "new_token", "cert", "key", "max_clients", "max_members", "sandbox", "user"]),
     ("Rate control and recovery", &["controller", "fec", "recovery", "rate", "max_rate", "min_rate", "pacing"]),
     ("Several servers", &["nats", "nats_ca", "nats_credentials", "fleet_key", "fleet"]),
     ("Unity Render Streaming", &["unity_render_streaming", "unity_token", "unity_pages"]),
-    ("Output", &["events", "json", "hide_tokens"]),
+    ("Output", &["events", "json", "hide_tokens", "log_format"]),
     ("Configuration", &["config"]),
 ];
 

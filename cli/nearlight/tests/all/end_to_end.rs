@@ -162,6 +162,7 @@ fn strangers_are_refused_plainly_and_the_place_of_a_killed_client_is_free() {
     while !server.get("/metrics").contains("nearlight_sessions_open 1") {
         assert!(first.try_wait().expect("a child").is_none(), "the first client left");
     }
+    assert!(server.get("/readyz").contains("503") && server.get("/healthz").contains("200 OK"));
     let output = server.view("2", &[]);
     assert_eq!(output.status.code(), Some(4), "a second client where one is allowed");
     assert!(String::from_utf8_lossy(&output.stderr).contains("full"));
@@ -337,7 +338,7 @@ fn the_page_its_headers_and_its_figures_are_served() {
     let page = server.get("/");
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("<title>"), "{page}");
     assert!(page.to_ascii_lowercase().contains("content-security-policy: default-src 'none'"), "{page}");
-    assert!(server.get("/healthz").contains("200 OK"));
+    assert!(server.get("/healthz").contains("200 OK") && server.get("/readyz").contains("200 OK"));
     assert!(server.get("/session.json").contains("certificate_sha256"));
     assert!(server.get("/../../etc/passwd").starts_with("HTTP/1.1 404"));
     assert!(!page.contains(TOKEN), "the page must not know the token");

@@ -184,6 +184,60 @@ fn the_link_comes_before_the_log() {
 }
 
 #[test]
+fn a_log_for_programs_has_an_object_on_each_line() {
+    let objects = |bytes: &[u8]| -> Vec<Value> {
+        text(bytes).lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
+    };
+    let output = Server::start(port(), &["--log-format", "json"], piped).finish();
+    assert_links(&text(&output.stdout));
+    let events = objects(&output.stderr);
+    let says = |words: &str| events.iter().any(|event| event["fields"]["message"].as_str().unwrap().contains(words));
+    assert!(output.status.success() && says("sandbox: ") && says("Source: ") && !says("Ctrl-C"), "{events:?}");
+    assert!(events.iter().all(|event| event["timestamp"].is_string() && event["level"] == "INFO"), "{events:?}");
+    let failing =
+        ["serve", "--test-card", "--port", "0", "--cert", "nowhere", "--key", "nowhere", "--log-format", "json"];
+    let output = nearlight().args(failing).output().expect("runs");
+    let last = objects(&output.stderr).pop().expect("a reason");
+    assert_eq!((output.status.code(), last["level"].as_str()), (Some(1), Some("ERROR")));
+    assert!(last["fields"]["message"].as_str().is_some_and(|words| words.contains("nowhere")), "{last}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_journal_learns_levels_and_keeps_the_time_itself() {
+    use std::os::unix::fs::MetadataExt as _;
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("journal.txt");
+    let file = File::create(&path).expect("a file");
+    let place = file.metadata().expect("a file");
+    let journal = format!("{}:{}", place.dev(), place.ino());
+    let (port, _taken) = free_port();
+    let to_the_journal = |command: &mut Command| {
+        command.env("JOURNAL_STREAM", &journal).stdout(Stdio::piped()).stderr(file);
+    };
+    Server::start(port, &[], to_the_journal).finish();
+    let words = std::fs::read_to_string(&path).expect("words");
+    assert!(words.contains("<6>sandbox: ") && words.contains("<4>the port after --port is not available"), "{words}");
+    let elsewhere = |command: &mut Command| {
+        command.env("JOURNAL_STREAM", &journal).stdout(Stdio::piped()).stderr(Stdio::piped());
+    };
+    let output = Server::start(self::port(), &[], elsewhere).finish();
+    assert!(!text(&output.stderr).contains("<6>"), "the variable may be another file's");
+}
+
+#[test]
+fn links_are_those_of_the_proxy() {
+    let options = ["--json", "--public-url", "https://desk.example.net/world"];
+    let output = Server::start(port(), &options, piped).finish();
+    let object: Value = serde_json::from_str(&text(&output.stdout)).expect("JSON");
+    assert_eq!(object["url"], format!("https://desk.example.net/world/#token={TOKEN}"));
+    assert_eq!(object["links"], serde_json::json!([object["url"]]));
+    for links in [&object["guests"], &object["spectators"]] {
+        let links = links.as_array().expect("links");
+        assert!(links.len() == 1 && links[0].as_str().unwrap().starts_with("https://desk.example.net/world/#token="));
+    }
+}
+
+#[test]
 fn a_failure_to_start_is_reported_with_what_was_logged_before() {
     let output =
         nearlight().args(["serve", "--test-card", "--port", "0", "--cert", "nowhere", "--key", "nowhere"]).output();
@@ -272,4 +326,13 @@ fn a_full_disk_is_reported_in_a_line() {
         output.status.code() == Some(1) && words.contains("standard output") && words.lines().count() == 1,
         "{words}"
     );
+}
+
+#[test]
+fn a_native_viewer_is_told_of_the_proxy_in_its_link() {
+    let link = format!("https://localhost:{}/world/#token={TOKEN}", port());
+    let output = nearlight().args(["view", &link, "--headless", "--seconds", "1"]).output().expect("runs");
+    let words = text(&output.stderr);
+    assert_eq!((output.status.code(), words.lines().count()), (Some(3), 1), "{words}");
+    assert!(words.contains("as in https://localhost:8090/#token=…") && !words.contains(TOKEN), "{words}");
 }

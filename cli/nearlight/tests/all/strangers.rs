@@ -47,7 +47,14 @@ impl Server {
 
     /// To its certificate, as a link names it.
     fn link(&self) -> Link {
-        Link { secure: true, host: "127.0.0.1".into(), port: self.port, token: None, certificate: None }
+        Link {
+            secure: true,
+            host: "127.0.0.1".into(),
+            port: self.port,
+            path: "/".into(),
+            token: None,
+            certificate: None,
+        }
     }
 
     fn connect_options(&self) -> ConnectOptions {

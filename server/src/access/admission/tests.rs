@@ -174,3 +174,15 @@ fn clients_of_a_link_that_has_ended_lose_their_places_and_others_keep_them() {
     assert!(!is_lost(&other) && !is_lost(&owner));
     assert_eq!(admission.held(), 2);
 }
+
+#[test]
+fn there_is_a_place_where_the_next_guest_would_get_one() {
+    let admission = Admission::new(2);
+    let has_place = |now| admission.has_place(now, Role::Guest);
+    let _first = admission.take(NOW, with_role(1, Role::Guest)).expect("a place");
+    assert!(has_place(NOW));
+    let _second = admission.take(NOW, with_role(2, Role::Guest)).expect("a place");
+    assert!(!has_place(NOW));
+    assert!(has_place(NOW + CONNECT_GRACE), "a client that has not connected gives way");
+    assert_eq!(admission.held(), 2, "the question takes nobody's place");
+}

@@ -81,6 +81,7 @@ impl Server {
             secure: false,
             host: "127.0.0.1".into(),
             port: listener.port(),
+            path: "/".into(),
             token: Some(TOKEN.into()),
             certificate: Some(identity.certificate_sha256()),
         };
