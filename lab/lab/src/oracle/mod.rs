@@ -80,6 +80,10 @@ impl Schedule {
 /// Points of the grid of backlogs. With 512 instead of 256, utilities over the test's random paths change by less than 0.001.
 const BACKLOG_GRID_POINTS: usize = 257;
 
+/// How far a sum of service may fall short of its true value by rounding, in bytes. A frame that just fits must not be left out for that: the
+/// schedule would be no bound.
+const MAX_ROUNDING_BYTES: f64 = 1e-6;
+
 /// Layers that are recomputed at a time: about the square root of the frames in a minute at 60 a second.
 const LAYERS_PER_BLOCK: usize = 64;
 
@@ -183,7 +187,7 @@ impl<'a> Solver<'a> {
         let mut best: Option<(usize, f64)> = None;
         for (index, (bytes, value)) in fitting.enumerate() {
             let queued = backlog + bytes;
-            if queued > in_time {
+            if queued > in_time + MAX_ROUNDING_BYTES {
                 break;
             }
             let worth = value + self.value(after, 0, (queued - until_next).max(0.0));

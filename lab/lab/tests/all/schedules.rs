@@ -125,6 +125,18 @@ fn nothing_gets_through_a_dead_path() {
     assert_eq!(solve(&none), Schedule::default());
 }
 
+#[test]
+fn a_frame_that_just_fits_is_sent() {
+    // 39 bytes by the due time: 33, and a fifth of 30, which no binary fraction is.
+    let slots = [0, 0, 0, 0, 0, 0, 0, 0, 33, 30, 0, 0, 0, 0];
+    let service = Service::new(Span::from_millis(10), slots.into_iter().map(Bytes::new));
+    let (frames, choices) = (frames(7, Span::from_millis(12)), choices(4, 10.0, 80.0));
+    let problem = Problem { service: &service, frames: &frames, choices: &choices, stall_after: 3 };
+    let schedule = solve(&problem);
+    assert_eq!(schedule.choices[4].map(|choice| choices[choice].bytes), Some(Bytes::new(39)));
+    assert!((total(&schedule) - exhaustive(&problem)).abs() < 1e-9);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
