@@ -21,6 +21,10 @@ const TRIGGER = 0;
 const SQUEEZE = 1;
 /** The feature with which emulators offer a source that follows the eyes. No browser of 2026 has it. */
 const EYE_TRACKING = "eye-tracking";
+/** How long, and in how many samples at least, the ray of a glance is reported. The server takes the newest of the samples that arrive before a
+ *  picture, so one sample alone is lost with its datagram or among others. Guess: six pictures at 60 Hz. */
+const GLANCE_MS = 100;
+const MIN_GLANCE_SAMPLES = 4;
 /** The thumbstick's axes (xr-standard mapping). */
 const [STICK_X, STICK_Y] = [2, 3];
 
@@ -69,6 +73,8 @@ export class Headset {
   readonly #squeezing = new Set<XRInputSource>();
   /** Pointers whose first ray was reported as the gaze; later ones follow the hand. */
   readonly #glances = new Set<XRInputSource>();
+  /** The ray of the latest of them, as long as it is being reported. */
+  #glance: { ray: Pose; until: number; samples: number } | null = null;
   /** Hands whose joints are being reported. */
   readonly #jointed = new Set<Hand>();
   #steppedAt = 0;
@@ -119,20 +125,20 @@ export class Headset {
     if (this.#ended) return;
     const pose = frame.getViewerPose(this.#world);
     if (!pose) return;
-    this.#out.onPresence(performance.now(), this.#presence(frame, pose));
+    this.#out.onPresence(performance.now(), this.#presence(now, frame, pose));
     this.#parts.eyes.draw(now, pose);
     this.#reportJoints(frame);
     this.#walk(now, pose);
   }
 
   /** Returns the head, both eyes with their widened views, the gaze and the controllers. */
-  #presence(frame: XRFrame, pose: XRViewerPose): Presence {
+  #presence(now: number, frame: XRFrame, pose: XRViewerPose): Presence {
     const views = pose.views.map((view) => {
       return { ...poseOf(view.transform), fov: widened(fovOfProjection(view.projectionMatrix), VIEW_MARGIN) };
     });
     const sources = [...this.#parts.session.inputSources];
     const controllers = sources.filter((source) => !this.#followsEyes(source)).flatMap((source) => this.#controller(frame, source));
-    return { head: poseOf(pose.transform), views, gaze: this.#gaze(frame, sources), controllers };
+    return { head: poseOf(pose.transform), views, gaze: this.#gaze(now, frame, sources), controllers };
   }
 
   /** Without eye tracking a ray of the mode `gaze` only follows the head, and counts as a pointer. */
@@ -141,17 +147,21 @@ export class Headset {
   }
 
   /** Returns the gaze: a source that follows the eyes, or the first ray of a pointer that exists only while the user pinches. */
-  #gaze(frame: XRFrame, sources: readonly XRInputSource[]): Pose | null {
+  #gaze(now: number, frame: XRFrame, sources: readonly XRInputSource[]): Pose | null {
     for (const known of this.#glances) if (!sources.includes(known)) this.#glances.delete(known);
     for (const source of sources) {
       const glances = source.targetRayMode === "transient-pointer" && !this.#glances.has(source);
       if (!this.#followsEyes(source) && !glances) continue;
       const ray = frame.getPose(source.targetRaySpace, this.#world);
       if (!ray) continue;
-      if (glances) this.#glances.add(source);
-      return poseOf(ray.transform);
+      if (!glances) return poseOf(ray.transform);
+      this.#glances.add(source);
+      this.#glance = { ray: poseOf(ray.transform), until: now + GLANCE_MS, samples: 0 };
     }
-    return null;
+    const glance = this.#glance;
+    if (glance && now >= glance.until && glance.samples >= MIN_GLANCE_SAMPLES) this.#glance = null;
+    else if (glance) glance.samples += 1;
+    return this.#glance?.ray ?? null;
   }
 
   #controller(frame: XRFrame, source: XRInputSource): Controller[] {

@@ -119,8 +119,10 @@ pub fn run_links(arguments: &LinksArguments) -> anyhow::Result<ExitCode> {
         Some(LinksAction::Add { name, grant }) => {
             let new =
                 NewLink { name: name.clone(), kind: LinkKind::Link, role: grant.role, expires_s: grant.expires_s() };
+            let page = page_of(&file)?;
             let added = file.add(new)?;
-            let link = link_to(&file, &added)?;
+            let token = added.token().context("a new link has no token: is the file being changed by hand?")?;
+            let link = format!("{page}#token={token}");
             if arguments.common.json {
                 let mut object = json(&added);
                 object["link"] = link.into();
@@ -150,9 +152,9 @@ pub fn run_devices(arguments: &DevicesArguments) -> anyhow::Result<ExitCode> {
         None => list(&file, |link| link.kind == LinkKind::Device, arguments.common.json),
         Some(DevicesAction::Revoke { device }) => revoke(&file, device, arguments.common.json),
         Some(DevicesAction::Pair { name, valid, grant }) => {
+            let page = page_of(&file)?;
             let code =
                 file.open_code(grant.role, name.clone(), unix_time_s().saturating_add(*valid), grant.expires_s())?;
-            let page = page_of(&file)?;
             if arguments.common.json {
                 print(&serde_json::json!({ "code": code.to_string(), "page": page, "valid_s": valid }).to_string())?;
             } else {
@@ -198,12 +200,6 @@ pub fn run_devices(arguments: &DevicesArguments) -> anyhow::Result<ExitCode> {
 
 fn page_of(file: &LinkFile) -> anyhow::Result<String> {
     file.page().context("no server has used this folder yet: start `nearlight serve` first, or give --state FOLDER")
-}
-
-/// Returns the link with its token.
-fn link_to(file: &LinkFile, link: &GivenLink) -> anyhow::Result<String> {
-    let token = link.token().context("the link's token in the file is damaged: revoke it")?;
-    Ok(format!("{}#token={token}", page_of(file)?))
 }
 
 fn list(file: &LinkFile, is_listed: impl Fn(&GivenLink) -> bool, as_json: bool) -> anyhow::Result<ExitCode> {
