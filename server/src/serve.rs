@@ -211,16 +211,12 @@ impl BoundServer {
     }
 
     fn start_with(self, mut source: OpenedSource) -> Result<Server, ServerError> {
-        if let Some(file) = &self.options.link_file {
-            file.set_page(self.public_link().to_string());
-        }
+        self.save_page();
         let Self { options, clock, token, identity, listener, endpoint, ethernet, events, .. } = self;
         let now = move || clock.now();
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
         let hosts = hosts_of(&options, &identity);
-        let prefix = options.public_url.as_ref().map(|link| PathPrefix::new(&link.path)).unwrap_or_default();
-        let udp_port = options.public_udp_port.unwrap_or(listener.port());
-        let access = ProxyAccess { host: options.public_host(), udp_port };
+        let (prefix, access) = proxy_access(&options, listener.port());
         // The pictures of a single client can be captured at the times that suit it best.
         let shared_encodes = options.shared_encodes && options.max_clients > 1;
         if shared_encodes && options.source == SourceKind::TestCard {
@@ -314,6 +310,12 @@ impl BoundServer {
             sustained,
         })
     }
+}
+
+/// Returns how clients of a proxy reach the page and WebTransport, whose own port is `port`.
+fn proxy_access(options: &ServeOptions, port: u16) -> (PathPrefix, ProxyAccess) {
+    let prefix = options.public_url.as_ref().map(|link| PathPrefix::new(&link.path)).unwrap_or_default();
+    (prefix, ProxyAccess { host: options.public_host(), udp_port: options.public_udp_port.unwrap_or(port) })
 }
 
 /// Returns the names and addresses for which requests are answered.

@@ -120,7 +120,7 @@ pub fn run_links(arguments: &LinksArguments) -> anyhow::Result<ExitCode> {
             let new =
                 NewLink { name: name.clone(), kind: LinkKind::Link, role: grant.role, expires_s: grant.expires_s() };
             let page = page_of(&file)?;
-            let added = file.add(new)?;
+            let added = file.add(&new)?;
             let token = added.token().context("a new link has no token: is the file being changed by hand?")?;
             let link = format!("{page}#token={token}");
             if arguments.common.json {

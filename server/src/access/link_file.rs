@@ -193,9 +193,9 @@ impl LinkFile {
     ///
     /// # Errors
     /// If there are too many links, or no random token can be made.
-    pub fn add(&self, link: NewLink) -> Result<GivenLink, LinkFileError> {
+    pub fn add(&self, link: &NewLink) -> Result<GivenLink, LinkFileError> {
         let token = Token::generate()?.to_string();
-        self.0.change(|saved| saved.add(&link, token, unix_time_s()))
+        self.0.change(|saved| saved.add(link, token, unix_time_s()))
     }
 
     /// Removes the link with this number or name. Its sessions end within a second.
@@ -384,12 +384,12 @@ mod tests {
     fn a_link_is_found_by_its_number_or_its_name_and_a_number_is_never_used_again() {
         let (file, folder) = file("numbers");
         for name in ["anna", "ben", "ben", "2"] {
-            file.add(link(name)).expect("a link");
+            file.add(&link(name)).expect("a link");
         }
         assert_eq!(file.revoke("2").expect("the number").name, "ben");
         assert_eq!(file.revoke("2").expect("the name").number, 4);
         assert_eq!(file.revoke("2"), Err(LinkFileError::Unknown("2".into())));
-        file.add(link("ben")).expect("a link");
+        file.add(&link("ben")).expect("a link");
         assert_eq!(file.revoke("ben"), Err(LinkFileError::Ambiguous { name: "ben".into(), count: 2 }));
         let again = LinkFile::open(&folder).expect("a file");
         assert_eq!(again.links().iter().map(|link| link.number).collect::<Vec<_>>(), [1, 3, 5]);
@@ -399,16 +399,16 @@ mod tests {
     #[test]
     fn names_are_visible_and_short_and_links_are_bounded() {
         let (file, folder) = file("bounds");
-        assert_eq!(file.add(link("  a\u{202e}b  c ")).expect("a link").name, "ab c");
-        assert_eq!(file.add(link("\u{200b}")).expect("a link").name, "link 2");
-        assert_eq!(file.add(link(&"é".repeat(40))).expect("a link").name.len(), MAX_NAME_BYTES);
+        assert_eq!(file.add(&link("  a\u{202e}b  c ")).expect("a link").name, "ab c");
+        assert_eq!(file.add(&link("\u{200b}")).expect("a link").name, "link 2");
+        assert_eq!(file.add(&link(&"é".repeat(40))).expect("a link").name.len(), MAX_NAME_BYTES);
         let past = NewLink { expires_s: Some(1), ..link("past") };
-        file.add(past).expect("a link");
+        file.add(&past).expect("a link");
         for _ in 4..MAX_LINKS {
-            file.add(link("more")).expect("a link");
+            file.add(&link("more")).expect("a link");
         }
-        file.add(link("takes the place of an expired one")).expect("a link");
-        assert_eq!(file.add(link("one too many")).err(), Some(LinkFileError::Full));
+        file.add(&link("takes the place of an expired one")).expect("a link");
+        assert_eq!(file.add(&link("one too many")).err(), Some(LinkFileError::Full));
         std::fs::remove_dir_all(folder).expect("removed");
     }
 

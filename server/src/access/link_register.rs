@@ -151,8 +151,8 @@ mod tests {
         let elsewhere = LinkFile::open(&folder).expect("a file");
         let new =
             |name: &str, expires_s| NewLink { name: name.into(), kind: LinkKind::Link, role: Role::Guest, expires_s };
-        let anna = elsewhere.add(new("anna", None)).expect("a link");
-        let past = elsewhere.add(new("past", Some(unix_time_s()))).expect("a link");
+        let anna = elsewhere.add(&new("anna", None)).expect("a link");
+        let past = elsewhere.add(&new("past", Some(unix_time_s()))).expect("a link");
         assert!(register.poll().is_empty());
         let find = |link: &GivenLink| {
             let token = link.token().expect("a token").to_string();

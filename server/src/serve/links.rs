@@ -83,4 +83,11 @@ impl BoundServer {
         let (port, path, token) = (self.port(), "/".into(), Some(self.token.to_string()));
         Link { secure, host, port, path, token, certificate: None }
     }
+
+    /// Saves the page's address for the commands that print links.
+    pub(super) fn save_page(&self) {
+        if let Some(file) = &self.options.link_file {
+            file.set_page(self.public_link().to_string());
+        }
+    }
 }

@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_page_and_a_server_agree_on_a_token() {
-        let mut page = DevicePairing::new("123 456", &[7; 32]).ok().expect("a code");
+        let Ok(mut page) = DevicePairing::new("123 456", &[7; 32]) else { panic!("it is a code") };
         let code: Code = "123456".parse().expect("a code");
         let (server, share) = Exchange::server(&code, [8; 32]);
         let key = server.finish(&page.share().parse().expect("digits")).expect("a share");
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn what_is_no_share_is_refused() {
         for share in ["", "0", "zz", "é", &"00".repeat(33), &"ff".repeat(33)] {
-            let mut page = DevicePairing::new("123456", &[7; 32]).ok().expect("a code");
+            let Ok(mut page) = DevicePairing::new("123456", &[7; 32]) else { panic!("it is a code") };
             assert_eq!(page.finish(share), None, "{share}");
             assert_eq!(page.token(&"00".repeat(32)), None);
         }
