@@ -169,7 +169,9 @@ test("a page that is rendered for and one that renders the world itself see each
 
   // The same user is rendered for, and renders again.
   await local.page.keyboard.press("KeyH");
-  await until(local.page, () => document.getElementById("facts").innerText.includes("WebTransport datagrams"), "the panel names the member's transport");
+  // On a busy machine a handshake may take so long that another transport is used.
+  const namesTransport = () => document.getElementById("facts").innerText.toLowerCase().includes(window.nearlight.room.transport);
+  await until(local.page, namesTransport, "the panel names the member's transport");
   await screenshot(local.page, "room-local-panel");
   await local.page.locator("#rendering").selectOption("server");
   const streamed = () => window.nearlight.state === "live" && document.body.dataset.rendering === undefined;
