@@ -935,8 +935,9 @@ nl_status nl_send(nl_host *host,
 // Shakes a gamepad or controller of `viewer`, or of all with 0.
 nl_status nl_haptics(nl_host *host, uint32_t viewer, const nl_haptics_pulse *pulse);
 
-// How the pointer of `viewer` looks, or of all and of those who come with 0: a keyword of CSS' `cursor`, such as "default", "grab" or
-// "none", and NULL for "default"; and with `captured` 1 that it is captured when the user clicks, for its movement. Until it is set it is "default" and free.
+// Sets how the pointer of `viewer` looks, or with 0 that of all viewers, including later ones. `cursor` is a keyword of CSS' `cursor`, such as
+// "default", "grab" or "none"; NULL stands for "default". With `captured` 1 the pointer is captured when the user clicks, for its movement.
+// Until this is called, the pointer is "default" and free.
 nl_status nl_set_pointer(nl_host *host,
                          uint32_t viewer,
                          const char *cursor,

@@ -117,7 +117,7 @@ impl SharedFigures {
 
 /// Counters of encodes for a source that paces itself.
 #[derive(Default)]
-struct Encodes {
+struct EncodeCounters {
     pictures: Counter,
     shared: Counter,
     own: Counter,
@@ -146,7 +146,7 @@ struct ExportedMetrics {
     network: Histogram,
     decode: Histogram,
     late_frames: Counter,
-    encodes: Encodes,
+    encodes: EncodeCounters,
 }
 
 /// Everything the server counts.
@@ -205,7 +205,7 @@ impl Metrics {
             network: histogram(),
             decode: histogram(),
             late_frames: Counter::default(),
-            encodes: Encodes::default(),
+            encodes: EncodeCounters::default(),
             registry,
         };
         Self { exported: exported.register(), live: Mutex::default(), rooms: Mutex::default() }
@@ -399,7 +399,7 @@ impl ExportedMetrics {
         registry.register("sessions", "Sessions that were opened", self.sessions.clone());
         registry.register("refusals", "Clients that were turned away", self.refusals.clone());
         registry.register("frames_late", "Frames displayed after their deadline", self.late_frames.clone());
-        let Encodes { pictures, shared, own, key_frames, switches, layers, sharing } = &self.encodes;
+        let EncodeCounters { pictures, shared, own, key_frames, switches, layers, sharing } = &self.encodes;
         registry.register("shared_pictures", "Pictures that were coded for several viewers", pictures.clone());
         registry.register("shared_encodes", "Frames coded for them, in all layers", shared.clone());
         registry.register("shared_key_frames", "Key frames among them", key_frames.clone());

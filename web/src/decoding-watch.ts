@@ -1,10 +1,11 @@
 // Whether a decoder keeps its promise: some claim a codec and put out no picture, with or without an error.
 
-/** Time without a picture after which a decoder that reported errors counts as failed. Guess: a decoder that recovers does so with the next key frame. */
+/** Time without a picture after which a decoder that reported errors counts as failed. Guess: one that recovers does so by the next key frame. */
 const REFUSED_MS = 1_000;
-/** Time without a picture after which a decoder that reports nothing counts as failed. Guess: the first picture of a software decoder on two busy cores takes up to 0.6 s. */
+/** Time without a picture after which a decoder that reports nothing counts as failed. Guess: the first picture of a software decoder on two busy
+ *  cores takes up to 0.6 s. */
 const SILENT_MS = 2_000;
-/** Time without a picture after which a decoder that has worked before counts as failed. Guess: longer than any pause that is followed by a picture. */
+/** Time without a picture after which a decoder that has worked before counts as failed. Guess: longer than any pause between two pictures. */
 const STOPPED_MS = 6_000;
 /** Longest time that one check may count: a thread that was busy or suspended has not waited. */
 const MAX_STEP_MS = 400;

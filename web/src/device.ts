@@ -1,21 +1,18 @@
 // This device's own token, which it gets once by a code of six digits and keeps.
 
-/** Key in `localStorage`, which a browser may refuse. */
+import { store, stored } from "./storage.ts";
+
+/** Key of the token in the site's storage. */
 const STORAGE_KEY = "nearlight.device-token";
 
 /** Returns the token that this device was given, or null. */
 export function deviceToken(): string | null {
-  try {
-    return localStorage.getItem(STORAGE_KEY);
-  } catch {
-    return null;
-  }
+  return stored(STORAGE_KEY);
 }
 
-/** Keeps a token, or with null forgets it. Throws if the browser stores nothing. */
-export function keepDeviceToken(token: string | null): void {
-  if (token === null) localStorage.removeItem(STORAGE_KEY);
-  else localStorage.setItem(STORAGE_KEY, token);
+/** Forgets the token. */
+export function forgetDeviceToken(): void {
+  store(STORAGE_KEY, null);
 }
 
 /** Pairs this device by the code as its user typed it, and keeps its token. Throws an error with a sentence for the user. */
@@ -23,7 +20,9 @@ export async function pairDevice(code: string): Promise<void> {
   // Few pages need it, and it contains a second copy of the core's bindings.
   const address = new URL("device-pairing.js", document.baseURI).href;
   const { pair } = (await import(address)) as typeof import("./device-pairing.ts");
-  keepDeviceToken(await pair(code, deviceName()));
+  if (!store(STORAGE_KEY, await pair(code, deviceName()))) {
+    throw new Error("The device is paired, but this browser keeps no site data, so it cannot remember its token. Allow site data, then pair it again.");
+  }
 }
 
 /** Names this device for the owner's list: its browser and its system. */

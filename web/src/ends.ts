@@ -1,6 +1,6 @@
 // What must be undone when a part of the page ends.
 
-/** Collects how to end what has been started. What is added after `close` ends at once: starting may take longer than the wish to start. */
+/** Collects callbacks that undo what has been started. One that is added after `close` runs at once: a start may still be in progress then. */
 export class Ends {
   #closed = false;
   readonly #ends: (() => void)[] = [];

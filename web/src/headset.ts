@@ -239,12 +239,12 @@ function handOf(source: XRInputSource): Hand {
 }
 
 /** An actuator, which TypeScript's declarations lack. */
-interface Pulsing {
+interface PulseActuator {
   pulse(value: number, duration: number): Promise<boolean>;
 }
 
-function actuatorOf({ gamepad }: XRInputSource): Pulsing | undefined {
-  const described = gamepad as (Gamepad & { hapticActuators?: readonly Pulsing[] }) | undefined;
+function actuatorOf({ gamepad }: XRInputSource): PulseActuator | undefined {
+  const described = gamepad as (Gamepad & { hapticActuators?: readonly PulseActuator[] }) | undefined;
   return described?.hapticActuators?.[0];
 }
 

@@ -26,8 +26,8 @@ export interface Hooks {
   /** Sends a message to the application: reliably and in order, or at once but possibly lost. Throws when it is too long. */
   send(data: string | ArrayBuffer | Uint8Array, options?: { reliable?: boolean }): void;
   /** `message` events deliver the application's messages. */
-  addEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
-  removeEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
+  addEventListener(name: "message", listener: (event: CustomEvent<ReceivedMessage>) => void): void;
+  removeEventListener(name: "message", listener: (event: CustomEvent<ReceivedMessage>) => void): void;
   /** The page's room; null without one. Objects are known only while the page renders the world. */
   readonly room: LocalWorld["room"] | null;
   /** Where the user's head is. */
@@ -37,7 +37,7 @@ export interface Hooks {
 }
 
 /** A message from the application. */
-export interface Received {
+export interface ReceivedMessage {
   data: Uint8Array;
   reliable: boolean;
 }

@@ -3,13 +3,14 @@
 import { pageTime } from "./clock.ts";
 import { Ends } from "./ends.ts";
 import type { SpeakerClock } from "./messages.ts";
+import { store, stored } from "./storage.ts";
 import { FADE_SECONDS, type Volume, gainOf, loudnessOf } from "./volume.ts";
 
 /** Samples a second in each channel: the rate of the server's Opus. */
 const SAMPLE_RATE = 48_000;
 /** How often the worker learns which sample is being heard. Guess: the two clocks drift by microseconds meanwhile. */
 const CLOCK_INTERVAL_MS = 250;
-/** Key of the user's choice in `localStorage`. */
+/** Key of the user's choice in the site's storage. */
 const STORAGE_KEY = "nearlight.sound";
 
 export interface LoudspeakerOut {
@@ -35,7 +36,7 @@ interface AudioGraph {
 
 export class Loudspeaker {
   readonly #out: LoudspeakerOut;
-  readonly #choice: Volume = stored();
+  readonly #choice: Volume = storedVolume();
   readonly #ends = new Ends();
   #graph: AudioGraph | null = null;
   /** Pending while the graph is being built. */
@@ -173,11 +174,7 @@ export class Loudspeaker {
   }
 
   #apply(): void {
-    try {
-      localStorage.setItem(STORAGE_KEY, JSON.stringify(this.#choice));
-    } catch {
-      // A browser that stores nothing starts with the defaults next time.
-    }
+    store(STORAGE_KEY, JSON.stringify(this.#choice));
     const gain = gainOf(this.#choice);
     this.#element.volume = gain;
     this.#graph?.gain.gain.setTargetAtTime(gain, this.#graph.context.currentTime, FADE_SECONDS);
@@ -196,9 +193,9 @@ export class Loudspeaker {
   }
 }
 
-function stored(): Volume {
+function storedVolume(): Volume {
   try {
-    const { volume, muted } = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "{}") as Partial<Volume>;
+    const { volume, muted } = JSON.parse(stored(STORAGE_KEY) ?? "{}") as Partial<Volume>;
     return { volume: typeof volume === "number" && volume >= 0 && volume <= 1 ? volume : 0.8, muted: muted === true };
   } catch {
     return { volume: 0.8, muted: false };

@@ -24,14 +24,14 @@ const HIDDEN_MS = 1_000;
 /** Longest refresh interval of a usual display. Longer means are those of a busy page. */
 const MAX_REFRESH_MS = 1_000 / 60;
 
-interface Waiting {
+interface WaitingFrame {
   frame: PictureKey;
   picture: VideoFrame;
   crop: Crop;
 }
 
 /** The picture on the canvas, which the next animation frame shows. */
-interface Painted {
+interface PaintedFrame {
   frame: PictureKey;
   marker: MarkerPixels | null;
   paintedAt: number;
@@ -75,9 +75,9 @@ export class Screen {
   readonly #clock: PageClock;
   readonly #queue: DisplayQueue;
   /** The queued pictures by number, because frame ids repeat from session to session. */
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #waiting = new Map<number, WaitingFrame>();
   #number = 0;
-  #painted: Painted | null = null;
+  #painted: PaintedFrame | null = null;
   /** When the first picture since the last chance was painted. */
   #unseenSince = Number.NaN;
   #painting = false;
@@ -133,7 +133,7 @@ export class Screen {
    * mean, so what takes longer to paint would miss this chance too; and the chances of a worker that is always busy never come in WebKit.
    * There the painted picture is replaced only when it is old. A page that is not looked at has no chances: nothing is painted for it.
    */
-  #paintsOver({ paintedAt }: Painted): boolean {
+  #paintsOver({ paintedAt }: PaintedFrame): boolean {
     if (this.#queue.shows_in_turn || this.#unseenFor() > HIDDEN_MS) return false;
     const isQuick = this.#paints.ms <= Math.min(this.#chances.ms, MAX_REFRESH_MS) / 2;
     return isQuick || performance.now() - paintedAt > PAUSE_MS;
@@ -150,7 +150,7 @@ export class Screen {
     void this.#paint(next);
   }
 
-  async #paint({ frame, picture, crop }: Waiting): Promise<void> {
+  async #paint({ frame, picture, crop }: WaitingFrame): Promise<void> {
     this.#painting = true;
     const begunAt = performance.now();
     try {

@@ -6,10 +6,11 @@ import type { UserRole } from "./generated/wire.ts";
 import type { ConnectionState, RefusalReason, TransportChoice } from "./messages.ts";
 import { isApple } from "./input/mouse-keyboard.ts";
 import { element } from "./page.ts";
-import { keepDeviceToken, pairDevice } from "./device.ts";
+import { forgetDeviceToken, pairDevice } from "./device.ts";
 import { type LinkDamage, pairingOf } from "./link.ts";
 import type { RenderingChoice } from "./rendering.ts";
 import type { Missing } from "./support.ts";
+import { store, stored } from "./storage.ts";
 import { TRANSPORT } from "./transports.ts";
 
 /** States of the page: those of the connection, two that never get that far, and one after it, when a program has ended. */
@@ -120,18 +121,26 @@ export class Shell {
     const rendering = element("rendering", HTMLSelectElement);
     rendering.addEventListener("change", () => out.onRendering(rendering.value as RenderingChoice), { signal });
     const command = element("command-key", HTMLSelectElement);
-    command.value = remembered(COMMAND_KEY) === "super" ? "super" : "control";
+    command.value = stored(COMMAND_KEY) === "super" ? "super" : "control";
     command.addEventListener(
       "change",
       () => {
-        remember(COMMAND_KEY, command.value);
+        store(COMMAND_KEY, command.value);
         out.onCommandKey(this.commandIsControl);
       },
       { signal },
     );
     const name = element("user-name", HTMLInputElement);
-    name.value = remembered(NAME_KEY);
-    name.addEventListener("change", () => remember(NAME_KEY, name.value), { signal });
+    name.value = stored(NAME_KEY) ?? "";
+    name.addEventListener("change", () => store(NAME_KEY, name.value), { signal });
+    element("pair").addEventListener(
+      "submit",
+      (event) => {
+        event.preventDefault();
+        void this.#pair();
+      },
+      { signal },
+    );
     // The next key walks again.
     for (const control of [volume, transport, rendering, command, name]) control.addEventListener("change", () => control.blur(), { signal });
   }
@@ -209,7 +218,7 @@ export class Shell {
 
   set userName(name: string) {
     element("user-name", HTMLInputElement).value = bounded(name);
-    remember(NAME_KEY, name);
+    store(NAME_KEY, name);
   }
 
   onState(state: ConnectionState): void {
@@ -238,7 +247,7 @@ export class Shell {
       case "refused": {
         // The address has no token that could be wrong.
         if (state.reason === "token" && pairingOf(location.hash) === "token") {
-          keepDeviceToken(null);
+          forgetDeviceToken();
           this.onUnpaired("token", "The owner has ended this device's pairing, or it has expired. ");
           break;
         }
@@ -337,30 +346,26 @@ export class Shell {
     this.#notice("This link is incomplete", `What follows certificate= is not a whole fingerprint, which has 64 hexadecimal digits. Open the whole link that the server printed, including everything after #token=, or scan its QR code.`, [], false);
   }
 
-  /** Lets the user type a code; the page begins anew once the device is paired. */
+  /** Lets the user type a code. */
   #offerPairing(): void {
-    const form = element("pair", HTMLFormElement);
+    element("pair", HTMLFormElement).hidden = false;
+    element("pair-code", HTMLInputElement).focus();
+  }
+
+  /** Pairs this device by the code that its user typed; the page begins anew once it is paired. */
+  async #pair(): Promise<void> {
     const code = element("pair-code", HTMLInputElement);
-    const button = form.querySelector("button") as HTMLButtonElement;
-    form.hidden = false;
-    code.focus();
-    form.addEventListener(
-      "submit",
-      (event) => {
-        event.preventDefault();
-        button.disabled = true;
-        element("pair-state").textContent = "Pairing";
-        pairDevice(code.value).then(
-          () => location.reload(),
-          (error: unknown) => {
-            element("pair-state").textContent = error instanceof Error ? error.message : String(error);
-            button.disabled = false;
-            code.select();
-          },
-        );
-      },
-      { signal: this.#ends.signal },
-    );
+    const button = element("pair", HTMLFormElement).querySelector("button") as HTMLButtonElement;
+    button.disabled = true;
+    element("pair-state").textContent = "Pairing";
+    try {
+      await pairDevice(code.value);
+      location.reload();
+    } catch (error) {
+      element("pair-state").textContent = error instanceof Error ? error.message : String(error);
+      button.disabled = false;
+      code.select();
+    }
   }
 
   #enter(state: PageState): void {
@@ -414,22 +419,6 @@ function bounded(name: string): string {
   return letters.join("");
 }
 
-/** Keys in `localStorage`, which a browser may refuse. */
+/** Keys of the user's choices in the site's storage. */
 const NAME_KEY = "nearlight-name";
 const COMMAND_KEY = "nearlight.command-key";
-
-function remembered(key: string): string {
-  try {
-    return localStorage.getItem(key) ?? "";
-  } catch {
-    return "";
-  }
-}
-
-function remember(key: string, value: string): void {
-  try {
-    localStorage.setItem(key, value);
-  } catch (error) {
-    console.warn("the browser does not keep the choice:", error);
-  }
-}

@@ -5,7 +5,7 @@ import { fovOfProjection } from "./math.ts";
 import type { Crop, MarkerPixels, PictureKey } from "./picture.ts";
 import { type Eye, Reprojection } from "./reprojection.ts";
 
-interface Arrived {
+interface ArrivedFrame {
   frame: PictureKey;
   picture: VideoFrame;
   crop: Crop;
@@ -25,7 +25,7 @@ type OnShown = (at: number, frame: PictureKey, marker: MarkerPixels | null) => v
 export class StreamedEyes implements Eyes {
   readonly #onShown: OnShown;
   #surface: Surface | null = null;
-  #arrived: Arrived | null = null;
+  #arrived: ArrivedFrame | null = null;
   #closed = false;
 
   constructor(onShown: OnShown) {

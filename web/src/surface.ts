@@ -7,13 +7,13 @@ import { element } from "./page.ts";
 /** The worker's end. */
 export type Surface = { kind: "webgl2" | "2d"; target: OffscreenCanvas } | { kind: "video"; target: WritableStream<VideoFrame> };
 
-/** Chromium's own. The standard's `VideoTrackGenerator` exists only in workers, and in none of the browsers that have this one. */
+/** A class that only Chromium has. The standard's `VideoTrackGenerator` exists only in workers, and in none of the browsers that have this one. */
 declare class MediaStreamTrackGenerator extends MediaStreamTrack {
   constructor(options: { kind: "video" });
   readonly writable: WritableStream<VideoFrame>;
 }
 
-/** Turns the element `picture` into what suits the browser or was chosen. Returns the worker's end, and why it is not WebGL2. */
+/** Prepares the element `picture` for the chosen painter, or for the best one in this browser. Returns the worker's end, and why it is not WebGL2. */
 export function surfaceFor(choice: PainterChoice): { surface: Surface; why: string } {
   const support = webGl2Support();
   const wanted = choice === "webgl2" ? support !== "none" : choice === "auto" && support === "accelerated";

@@ -86,7 +86,8 @@ struct RunArguments {
     /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
-    /// Folder for finished runs [default: results/PLAN, results/PLAN-live with --live, results/PLAN-shard-I-of-N with --shard]. A later call continues an interrupted one
+    /// Folder for finished runs [default: results/PLAN, results/PLAN-live with --live, results/PLAN-shard-I-of-N with --shard]. A later
+    /// call continues an interrupted one
     #[arg(long)]
     out: Option<PathBuf>,
     /// Number of parallel runs [default: the number of processors]

@@ -1,4 +1,4 @@
-//! `nearlight link`.
+//! `nearlight link`: runs a command behind an emulated link, and reports what happened to its packets.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -105,8 +105,9 @@ impl From<MeansArgument> for LinkMethod {
     }
 }
 
-/// A shell's exit status if a command cannot be run, and if it cannot be found.
+/// Exit status if the command cannot be run, as in a shell.
 const CANNOT_RUN: u8 = 126;
+/// Exit status if the command does not exist, as in a shell.
 const NOT_FOUND: u8 = 127;
 
 pub(crate) fn run(arguments: LinkArguments) -> anyhow::Result<ExitCode> {
@@ -221,7 +222,7 @@ fn summarise(report: &Report) {
     }
 }
 
-/// Why packets were lost, and what else is needed to interpret the numbers.
+/// Describes why packets were lost, and what else is needed to interpret the numbers.
 fn reasons(way: &DirectionReport) -> String {
     let lost = way.dropped.iter().map(|(reason, count)| (*count, *reason));
     let others = [

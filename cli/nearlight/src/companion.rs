@@ -35,7 +35,8 @@ impl Companion {
 
     /// Returns the command without arguments. It is searched beside this program, then in PATH.
     ///
-    /// # Errors It is in neither place, or this system does not support it.
+    /// # Errors
+    /// It is in neither place, or this system does not support it.
     pub fn command(self) -> anyhow::Result<Command> {
         if self == Self::Kernel && !cfg!(target_os = "linux") {
             bail!("congestion control can be loaded into Linux only; this is another system");

@@ -1,6 +1,6 @@
 //! `nearlight links` and `nearlight devices`: who else may connect to this user's servers.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,13 +10,11 @@ use clap::{Args, Subcommand};
 use nearlight_rooms::Role;
 use nearlight_server::{CodeState, GivenLink, LinkFile, LinkKind, MAX_CODE_FAILURES, NewLink, qr_code, unix_time_s};
 
+use crate::parse::{self, DAY_S, HOUR_S, MINUTE_S};
 use crate::serve::identity::usual_folder;
 
 /// Interval at which `devices pair` looks whether the device has been paired.
 const PAIRING_CHECK: Duration = Duration::from_millis(250);
-const MINUTE_S: u64 = 60;
-const HOUR_S: u64 = 60 * MINUTE_S;
-const DAY_S: u64 = 24 * HOUR_S;
 
 #[derive(Debug, Args)]
 pub struct LinksArguments {
@@ -30,7 +28,7 @@ pub struct LinksArguments {
 enum LinksAction {
     /// Make a link of its own for somebody, which can be revoked
     Add {
-        /// Whom it is for, such as "Anna"
+        /// Name of the person or the purpose that the link is for, such as "Anna"
         name: String,
         #[command(flatten)]
         grant: GrantArguments,
@@ -58,7 +56,7 @@ enum DevicesAction {
         #[arg(long)]
         name: Option<String>,
         /// How long the code can be used, such as 5m
-        #[arg(long, value_name = "TIME", default_value = "5m", value_parser = seconds)]
+        #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse::lifetime_s)]
         valid: u64,
         #[command(flatten)]
         grant: GrantArguments,
@@ -74,10 +72,10 @@ enum DevicesAction {
 #[derive(Debug, Args)]
 struct GrantArguments {
     /// host, guest or spectator
-    #[arg(long, default_value = "guest", value_parser = role)]
+    #[arg(long, default_value = "guest")]
     role: Role,
     /// How long it works, such as 8h or 30d [default: until it is revoked]
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = parse::lifetime_s)]
     expires: Option<u64>,
 }
 
@@ -115,7 +113,7 @@ pub fn run_links(arguments: &LinksArguments) -> anyhow::Result<ExitCode> {
     let file = arguments.common.open()?;
     match &arguments.action {
         None => list(&file, |_| true, arguments.common.json),
-        Some(LinksAction::Revoke { link }) => revoke(&file, link, arguments.common.json),
+        Some(LinksAction::Revoke { link }) => revoke(&file, link, arguments.common.json)?,
         Some(LinksAction::Add { name, grant }) => {
             let new =
                 NewLink { name: name.clone(), kind: LinkKind::Link, role: grant.role, expires_s: grant.expires_s() };
@@ -126,20 +124,18 @@ pub fn run_links(arguments: &LinksArguments) -> anyhow::Result<ExitCode> {
             if arguments.common.json {
                 let mut object = json(&added);
                 object["link"] = link.into();
-                return print(&object.to_string());
+                println!("{object}");
+                return Ok(ExitCode::SUCCESS);
             }
             if !io::stdout().is_terminal() {
-                return print(&link);
+                println!("{link}");
+                return Ok(ExitCode::SUCCESS);
             }
             let code = qr_code(&link).context("the link is too long for a QR code")?;
-            print(&format!(
-                "\n  Link {} for {}, as {}:   {link}\n\n{code}",
-                added.number,
-                added.name,
-                grant.role.name()
-            ))
+            println!("\n  Link {} for {}, as {}:   {link}\n\n{code}", added.number, added.name, grant.role.name());
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Pairs a device, lists or revokes devices.
@@ -150,20 +146,20 @@ pub fn run_devices(arguments: &DevicesArguments) -> anyhow::Result<ExitCode> {
     let file = arguments.common.open()?;
     match &arguments.action {
         None => list(&file, |link| link.kind == LinkKind::Device, arguments.common.json),
-        Some(DevicesAction::Revoke { device }) => revoke(&file, device, arguments.common.json),
+        Some(DevicesAction::Revoke { device }) => revoke(&file, device, arguments.common.json)?,
         Some(DevicesAction::Pair { name, valid, grant }) => {
             let page = page_of(&file)?;
             let code =
                 file.open_code(grant.role, name.clone(), unix_time_s().saturating_add(*valid), grant.expires_s())?;
             if arguments.common.json {
-                print(&serde_json::json!({ "code": code.to_string(), "page": page, "valid_s": valid }).to_string())?;
+                println!("{}", serde_json::json!({ "code": code.to_string(), "page": page, "valid_s": valid }));
             } else {
-                print(&format!(
+                println!(
                     "\n  Open   {page}   on the device, and type the code\n\n      {code}\n\n  \
                      It pairs one device as {}, and is valid for {}. Ctrl+C withdraws it.",
                     grant.role.name(),
                     duration(*valid)
-                ))?;
+                );
             }
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let state = runtime.block_on(async {
@@ -171,7 +167,7 @@ pub fn run_devices(arguments: &DevicesArguments) -> anyhow::Result<ExitCode> {
                 loop {
                     tokio::select! {
                         _ = check.tick() => match file.code_state(&code) {
-                            CodeState::Open { .. } => {}
+                            CodeState::Open => {}
                             ended => return ended,
                         },
                         _ = tokio::signal::ctrl_c() => {
@@ -182,36 +178,39 @@ pub fn run_devices(arguments: &DevicesArguments) -> anyhow::Result<ExitCode> {
                 }
             });
             match state {
-                CodeState::Paired(device) if arguments.common.json => print(&json(&device).to_string()),
-                CodeState::Paired(device) => print(&format!(
+                CodeState::Paired(device) if arguments.common.json => println!("{}", json(&device)),
+                CodeState::Paired(device) => println!(
                     "  Paired: {} is device {}. `nearlight devices revoke {}` ends it.",
                     device.name, device.number, device.number
-                )),
+                ),
                 CodeState::TooManyFailures => anyhow::bail!(
                     "{MAX_CODE_FAILURES} wrong codes were typed, so the code is void. If that was not you, somebody tries to get in. For another code, run this again"
                 ),
-                CodeState::Void | CodeState::Open { .. } => {
+                CodeState::Void | CodeState::Open => {
                     anyhow::bail!("the code is no longer valid, and no device was paired")
                 }
             }
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn page_of(file: &LinkFile) -> anyhow::Result<String> {
     file.page().context("no server has used this folder yet: start `nearlight serve` first, or give --state FOLDER")
 }
 
-fn list(file: &LinkFile, is_listed: impl Fn(&GivenLink) -> bool, as_json: bool) -> anyhow::Result<ExitCode> {
+fn list(file: &LinkFile, is_listed: impl Fn(&GivenLink) -> bool, as_json: bool) {
     let links: Vec<GivenLink> = file.links().into_iter().filter(is_listed).collect();
     if as_json {
         let objects: Vec<_> = links.iter().map(json).collect();
-        return print(&serde_json::Value::from(objects).to_string());
+        println!("{}", serde_json::Value::from(objects));
+        return;
     }
     if links.is_empty() {
-        return print(
-            "There are none. `nearlight links add NAME` makes a link for somebody, `nearlight devices pair` pairs a device.",
+        println!(
+            "There are none. `nearlight links add NAME` makes a link for somebody, `nearlight devices pair` pairs a device."
         );
+        return;
     }
     let now_s = unix_time_s();
     let header = ["number", "name", "kind", "role", "made", "uses", "last used", "expires"].map(String::from);
@@ -239,19 +238,20 @@ fn list(file: &LinkFile, is_listed: impl Fn(&GivenLink) -> bool, as_json: bool) 
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    print(&rows.iter().map(line).collect::<Vec<_>>().join("\n"))
+    for row in &rows {
+        println!("{}", line(row));
+    }
 }
 
-fn revoke(file: &LinkFile, number_or_name: &str, as_json: bool) -> anyhow::Result<ExitCode> {
+fn revoke(file: &LinkFile, number_or_name: &str, as_json: bool) -> anyhow::Result<()> {
     let revoked = file.revoke(number_or_name)?;
     if as_json {
-        return print(&json(&revoked).to_string());
+        println!("{}", json(&revoked));
+        return Ok(());
     }
     let GivenLink { kind, number, name, .. } = revoked;
-    print(&format!(
-        "Revoked {} {number}, {name}. Whoever is connected with it is disconnected within a second.",
-        kind.name()
-    ))
+    println!("Revoked {} {number}, {name}. Whoever is connected with it is disconnected within a second.", kind.name());
+    Ok(())
 }
 
 /// Describes a link without its token, as docs/json.md does.
@@ -261,32 +261,6 @@ fn json(link: &GivenLink) -> serde_json::Value {
         "number": number, "name": name, "kind": kind.name(), "role": role.name(), "created_s": created_s,
         "expires_s": expires_s, "uses": uses, "used_s": used_s,
     })
-}
-
-fn print(text: &str) -> anyhow::Result<ExitCode> {
-    let mut output = io::stdout().lock();
-    writeln!(output, "{text}").and_then(|()| output.flush()).context("cannot write to standard output")?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// `host`, `guest` or `spectator`.
-fn role(text: &str) -> Result<Role, String> {
-    let known = Role::ALL.into_iter().find(|role| role.name() == text);
-    known.ok_or_else(|| "expected host, guest or spectator".into())
-}
-
-/// `90s`, `5m`, `8h` or `30d`: at least a second.
-fn seconds(text: &str) -> Result<u64, String> {
-    let unit = text.chars().next_back().and_then(|unit| match unit {
-        's' => Some(1),
-        'm' => Some(MINUTE_S),
-        'h' => Some(HOUR_S),
-        'd' => Some(DAY_S),
-        _ => None,
-    });
-    let number = text.get(..text.len().saturating_sub(1)).and_then(|number| number.parse::<u64>().ok());
-    let seconds = unit.zip(number).and_then(|(unit, number)| number.checked_mul(unit)).filter(|seconds| *seconds > 0);
-    seconds.ok_or_else(|| "expected a time such as 90s, 5m, 8h or 30d".into())
 }
 
 /// Writes a time for people, rounded down to its largest unit.
@@ -303,16 +277,6 @@ fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_read_with_their_unit() {
-        for (text, expected) in [("90s", Some(90)), ("5m", Some(300)), ("8h", Some(28_800)), ("30d", Some(2_592_000))] {
-            assert_eq!(seconds(text).ok(), expected, "{text}");
-        }
-        for text in ["", "5", "m", "-5m", "0s", "5 m", "5é", "99999999999999999999d", "18446744073709551615d"] {
-            assert!(seconds(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn times_are_written_in_their_largest_unit() {

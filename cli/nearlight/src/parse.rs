@@ -87,6 +87,25 @@ pub fn seconds(text: &str) -> Result<Span, String> {
     }
 }
 
+/// Seconds in a minute, an hour and a day.
+pub const MINUTE_S: u64 = 60;
+pub const HOUR_S: u64 = 60 * MINUTE_S;
+pub const DAY_S: u64 = 24 * HOUR_S;
+
+/// `90s`, `5m`, `8h` or `30d`, at least a second: how long something stays valid, in seconds.
+pub fn lifetime_s(text: &str) -> Result<u64, String> {
+    let unit = text.chars().next_back().and_then(|unit| match unit {
+        's' => Some(1),
+        'm' => Some(MINUTE_S),
+        'h' => Some(HOUR_S),
+        'd' => Some(DAY_S),
+        _ => None,
+    });
+    let number = text.get(..text.len().saturating_sub(1)).and_then(|number| number.parse::<u64>().ok());
+    let seconds = unit.zip(number).and_then(|(unit, number)| number.checked_mul(unit)).filter(|seconds| *seconds > 0);
+    seconds.ok_or_else(|| "expected a time such as 90s, 5m, 8h or 30d".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +122,15 @@ mod tests {
         assert_eq!((fps("auto"), fps("72")), (Ok(None), Ok(Some(72))));
         assert_eq!(seconds("2.5"), Ok(Span::from_millis(2_500)));
         assert!(["0", "-1", "inf", "soon"].iter().all(|text| seconds(text).is_err()));
+    }
+
+    #[test]
+    fn lifetimes_are_read_with_their_unit() {
+        for (text, expected) in [("90s", 90), ("5m", 300), ("8h", 28_800), ("30d", 2_592_000)] {
+            assert_eq!(lifetime_s(text), Ok(expected), "{text}");
+        }
+        for text in ["", "5", "m", "-5m", "0s", "5 m", "5é", "99999999999999999999d", "18446744073709551615d"] {
+            assert!(lifetime_s(text).is_err(), "{text}");
+        }
     }
 }

@@ -63,7 +63,7 @@ enum ServerUser {
     Root(&'static str),
 }
 
-/// The server's user if the machine has it, and otherwise the one who owns nothing.
+/// The users that a server becomes by default, the preferred one first. The second one owns no files.
 #[cfg(target_os = "linux")]
 const USUAL_USERS: [&str; 2] = ["nearlight", "nobody"];
 /// Devices of graphics cards. Their groups remain the server's.
@@ -158,7 +158,7 @@ impl ServerUser {
     }
 }
 
-/// Makes all threads of this process the user's, for good. Open files, ports and devices stay open.
+/// Changes the user of all threads of this process, permanently. Open files, ports and devices stay open.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "the C library changes the user of all threads, and nothing else does")]
 fn change_process_user(identity: &nearlight_display::Identity) -> std::io::Result<()> {
@@ -168,7 +168,7 @@ fn change_process_user(identity: &nearlight_display::Identity) -> std::io::Resul
     let mut death_signal: libc::c_int = 0;
     // SAFETY: the pointers are those of a living vector, with its length, and of a living integer; the other calls take numbers only.
     unsafe {
-        // The kernel forgets with the user which signal this process gets when its parent ends.
+        // Changing the user clears the signal that this process gets when its parent ends.
         let parent = libc::getppid();
         changed(libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut death_signal))?;
         changed(libc::setgroups(groups.len(), groups.as_ptr()))?;
@@ -207,7 +207,7 @@ const DRIVER_CACHES: [&str; 4] = [".cache/mesa_shader_cache", ".cache/mesa_shade
 /// Below the home folder: graphics drivers and layers that the user installed.
 #[cfg(target_os = "linux")]
 const DRIVER_SETTINGS: [&str; 3] = [".local/share/vulkan", ".config/vulkan", ".drirc"];
-/// Ports below it need a capability, unless the system says otherwise.
+/// The first port that needs no capability, unless the system is set up otherwise.
 #[cfg(target_os = "linux")]
 const FIRST_FREE_PORT: u16 = 1024;
 

@@ -1,10 +1,10 @@
 //! Pairing of a device by a code of six digits.
 //!
-//! A person reads the code at the server and types it on the device. SPAKE2 (Abdalla and Pointcheval, 2005; on Ed25519 with the constants and the
-//! transcript of python-spake2, which are not those of RFC 9382) turns it into a key that both ends share, with one
-//! guess at the code for each exchange: neither somebody who listens nor an end that does not know the code can test guesses offline. Both
-//! ends then confirm that they have the same key, the client first, and derive the device's token from it. The token itself is never sent.
-//! `docs/wire.md` describes the messages.
+//! A person reads the code at the server and types it on the device. SPAKE2 (Abdalla and Pointcheval, 2005; on Ed25519 with the constants
+//! and the transcript of python-spake2, which are not those of RFC 9382) turns it into a key that both ends share. Each exchange allows one
+//! guess at the code: neither an eavesdropper nor an end that does not know the code can test guesses offline. Both ends then confirm that
+//! they have the same key, the client first, and derive the device's token from it. The token itself is never sent. `docs/wire.md`
+//! describes the messages.
 
 #![forbid(unsafe_code)]
 
@@ -12,14 +12,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use nearlight_wire::Bytes32;
+use nearlight_wire::{Bytes32, hexadecimal};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use sha2::Sha256;
 use spake2::{Ed25519Group, Identity, Password, Spake2};
 
 /// Number of digits of a code.
-pub const CODE_DIGITS: usize = 6;
+const CODE_DIGITS: usize = 6;
 /// Length of a share: one byte for the end that made it, then a point of the curve Ed25519.
 const SHARE_BYTES: usize = 33;
 
@@ -97,7 +97,7 @@ impl Share {
 
 impl fmt::Display for Share {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        hexadecimal::write(&self.0, formatter)
     }
 }
 
@@ -105,17 +105,12 @@ impl FromStr for Share {
     type Err = ShareError;
 
     fn from_str(text: &str) -> Result<Self, ShareError> {
-        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return Err(ShareError) };
-        let pairs: &[[u8; 2]; SHARE_BYTES] = pairs.try_into().map_err(|_| ShareError)?;
-        let mut bytes = [0; SHARE_BYTES];
-        for (byte, pair) in bytes.iter_mut().zip(pairs) {
-            let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-            let (high, low) = high.zip(low).ok_or(ShareError)?;
-            *byte = (high << 4 | low) as u8;
-        }
-        Ok(Self(bytes))
+        hexadecimal::read(text).map(Self).ok_or(ShareError)
     }
 }
+
+/// A function of the library that starts the client's or the server's end.
+type StartEnd = fn(&Password, &Identity, &Identity, ChaCha20Rng) -> (Spake2<Ed25519Group>, Vec<u8>);
 
 /// One end of an exchange that has sent its share and waits for the other end's.
 pub struct Exchange(Spake2<Ed25519Group>);
@@ -129,24 +124,18 @@ impl Exchange {
     /// Starts the client's end. `seed` must be random and used once. Returns the share to send too.
     #[must_use]
     pub fn client(code: &Code, seed: [u8; 32]) -> (Self, Share) {
-        let (state, share) = Spake2::<Ed25519Group>::start_a_with_rng(
-            &Password::new(code.0),
-            &Identity::new(CLIENT),
-            &Identity::new(SERVER),
-            ChaCha20Rng::from_seed(seed),
-        );
-        (Self(state), Share::new(&share))
+        Self::start(Spake2::start_a_with_rng, code, seed)
     }
 
     /// Starts the server's end, like [`Self::client`].
     #[must_use]
     pub fn server(code: &Code, seed: [u8; 32]) -> (Self, Share) {
-        let (state, share) = Spake2::<Ed25519Group>::start_b_with_rng(
-            &Password::new(code.0),
-            &Identity::new(CLIENT),
-            &Identity::new(SERVER),
-            ChaCha20Rng::from_seed(seed),
-        );
+        Self::start(Spake2::start_b_with_rng, code, seed)
+    }
+
+    fn start(start_end: StartEnd, code: &Code, seed: [u8; 32]) -> (Self, Share) {
+        let (client, server) = (Identity::new(CLIENT), Identity::new(SERVER));
+        let (state, share) = start_end(&Password::new(code.0), &client, &server, ChaCha20Rng::from_seed(seed));
         (Self(state), Share::new(&share))
     }
 
@@ -191,9 +180,7 @@ impl SharedKey {
     /// Returns the device's token: 32 hexadecimal digits, 128 bits.
     #[must_use]
     pub fn device_token(&self) -> String {
-        let Bytes32(bytes) = self.output(DEVICE_TOKEN);
-        let kept = u128::from_be_bytes(*bytes.first_chunk().expect("32 bytes have a first half"));
-        format!("{kept:032x}")
+        self.output(DEVICE_TOKEN).truncated_to_token()
     }
 
     fn mac(&self, purpose: &[u8]) -> Hmac<Sha256> {

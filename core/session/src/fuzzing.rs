@@ -10,7 +10,7 @@ use nearlight_rate::{Bounds, PRESETS, new_controller};
 use nearlight_units::{Bitrate, BlockId, Bytes, FrameId, InputSeq, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{
     Acknowledgement, CoveredFrame, Feedback, Fov, FrameHeader, FrameNote, Key, KeyFrameRequest, MAX_COVERED_FRAMES,
-    Missing, Nack, Ping, Pong, Pose, RepairHeader, Sound, SymbolFlags, SymbolHeader, ToClient, ToServer, View,
+    MissingRun, Nack, Ping, Pong, Pose, RepairHeader, Sound, SymbolFlags, SymbolHeader, ToClient, ToServer, View,
     marker::Marker, symbol_range,
 };
 
@@ -378,7 +378,7 @@ fn message(operation: &SenderOperation) -> Option<ToServer> {
             ToServer::Feedback(Feedback { sent_at: micros(sent), first: PacketSeq(first.get()), arrivals, marked })
         }
         SenderOperation::Nack(runs) if !runs.is_empty() => {
-            let run = |(frame, first, count): &(Number, u16, u16)| Missing {
+            let run = |(frame, first, count): &(Number, u16, u16)| MissingRun {
                 frame: FrameId(frame.get()),
                 first: *first,
                 count: (*count).max(1),

@@ -17,7 +17,7 @@
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
 use super::rounds::Rounds;
-use super::smoothed::Smoothed;
+use super::smoothed::SmoothedRoundTrip;
 use super::timed_minimum::TimedMinimum;
 use super::{AckSample, Congestion, CongestionLaw, INITIAL_WINDOW};
 
@@ -69,7 +69,7 @@ pub struct Copa {
     steady: u32,
     window_before: f64,
     rounds: Rounds,
-    smoothed: Smoothed,
+    smoothed: SmoothedRoundTrip,
     lowest: TimedMinimum,   // RTTmin
     standing: TimedMinimum, // RTTstanding
     recent: TimedMinimum,
@@ -94,7 +94,7 @@ impl Copa {
             steady: 0,
             window_before: window,
             rounds: Rounds::default(),
-            smoothed: Smoothed::default(),
+            smoothed: SmoothedRoundTrip::default(),
             lowest: TimedMinimum::default(),
             standing: TimedMinimum::default(),
             recent: TimedMinimum::default(),

@@ -12,7 +12,7 @@ use nearlight_units::{Bytes, Span, Time};
 
 use super::prr::Prr;
 use super::rounds::Rounds;
-use super::smoothed::Smoothed;
+use super::smoothed::SmoothedRoundTrip;
 use super::timed_minimum::TimedMinimum;
 use super::{AckSample, Congestion, CongestionLaw, INITIAL_WINDOW};
 
@@ -52,7 +52,7 @@ pub struct LedbatPlusPlus {
     /// The window in packets.
     window: f64,
     threshold: f64,
-    smoothed: Smoothed,
+    smoothed: SmoothedRoundTrip,
     lowest: TimedMinimum,
     /// The lowest round trip of the last round trip's time.
     current: TimedMinimum,
@@ -68,7 +68,7 @@ impl LedbatPlusPlus {
             packet: packet.max(Bytes::new(1)),
             window: INITIAL_WINDOW as f64,
             threshold: f64::INFINITY,
-            smoothed: Smoothed::default(),
+            smoothed: SmoothedRoundTrip::default(),
             lowest: TimedMinimum::default(),
             current: TimedMinimum::default(),
             rounds: Rounds::default(),

@@ -2,7 +2,7 @@
 //!
 //! # Departures
 //! * The window is reduced as in RFC 6937; RFC 6582's inflation by duplicate acknowledgements is for senders without SACK.
-//! * The window does not grow while something else limits the sender (RFC 7661's reason, without its decay).
+//! * The window does not grow while something else limits the sender, for the reason that RFC 7661 gives but without its decay.
 
 use nearlight_units::{Bytes, Time};
 

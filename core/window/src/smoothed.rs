@@ -7,11 +7,11 @@ const WEIGHT: i64 = 8;
 
 /// A moving average of round trips. None until the first sample.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Smoothed {
+pub(super) struct SmoothedRoundTrip {
     value: Option<Span>,
 }
 
-impl Smoothed {
+impl SmoothedRoundTrip {
     pub(super) fn on_sample(&mut self, round_trip: Span) {
         self.value = Some(self.value.map_or(round_trip, |old| old + (round_trip - old) / WEIGHT));
     }

@@ -13,6 +13,7 @@ mod control;
 mod cursor;
 mod feedback;
 mod frame;
+pub mod hexadecimal;
 mod input;
 pub mod marker;
 mod nack;
@@ -50,7 +51,7 @@ pub use input::{
     MAX_GAMEPAD_BUTTONS, MAX_GAMEPADS, MAX_INPUT_EVENTS, MAX_KEYS, MAX_TEXT_BYTES, MAX_TOUCHES, Pointer, PointerButton,
     SERVED_GAMEPAD, ScreenPoint, Touch, WHEEL_UNITS_PER_PIXEL,
 };
-pub use nack::{KeyFrameRequest, MAX_NACK_ENTRIES, Missing, Nack};
+pub use nack::{KeyFrameRequest, MAX_NACK_ENTRIES, MissingRun, Nack};
 pub use note::FrameNote;
 pub use output::{Base64, CursorShape, Haptics, HapticsTarget, MAX_CURSOR_SIDE, MAX_HAPTICS_MILLISECONDS};
 pub use pose::{Fov, Pose, View};

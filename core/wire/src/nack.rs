@@ -10,14 +10,14 @@ pub const MAX_NACK_ENTRIES: usize = 64;
 
 /// A run of missing symbols of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingRun {
     pub frame: FrameId,
     pub first: u16,
     /// Number of symbols from `first` on, at least 1. `u16::MAX` with `first` 0 if nothing of the frame has arrived.
     pub count: u16,
 }
 
-impl Missing {
+impl MissingRun {
     /// Requests all symbols of a frame of which nothing has arrived.
     #[must_use]
     pub const fn whole(frame: FrameId) -> Self {
@@ -29,7 +29,7 @@ impl Missing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
     /// The missing symbols: between 1 and [`MAX_NACK_ENTRIES`] entries.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingRun>,
 }
 
 impl Nack {
@@ -51,7 +51,7 @@ impl Nack {
         }
         let mut missing = Vec::with_capacity(count);
         for _ in 0..count {
-            let run = Missing { frame: FrameId(reader.u32()?), first: reader.u16()?, count: reader.u16()? };
+            let run = MissingRun { frame: FrameId(reader.u32()?), first: reader.u16()?, count: reader.u16()? };
             if run.count == 0 {
                 return Err(WireError::Field("count"));
             }

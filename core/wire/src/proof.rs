@@ -8,7 +8,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use crate::PROTOCOL_VERSION;
+use crate::{PROTOCOL_VERSION, hexadecimal};
 
 /// The label for the TLS exporter (RFC 8446 section 7.5). The context is empty. "EXPERIMENTAL" marks labels for private use (RFC 5705
 /// section 4).
@@ -23,6 +23,16 @@ const CONTEXT: &[u8] = b"nearlight pairing";
 #[serde(into = "String", try_from = "String")]
 pub struct Bytes32(pub [u8; 32]);
 
+impl Bytes32 {
+    /// Returns the first 16 bytes as 32 hexadecimal digits: a MAC truncated to the length of a generated token.
+    #[must_use]
+    pub fn truncated_to_token(&self) -> String {
+        let mut digits = self.to_string();
+        digits.truncate(32);
+        digits
+    }
+}
+
 /// The error for a text that is not 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("32 bytes are written as 64 hexadecimal digits")]
@@ -30,7 +40,7 @@ pub struct NotBytes32;
 
 impl fmt::Display for Bytes32 {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        hexadecimal::write(&self.0, formatter)
     }
 }
 
@@ -38,15 +48,7 @@ impl FromStr for Bytes32 {
     type Err = NotBytes32;
 
     fn from_str(text: &str) -> Result<Self, NotBytes32> {
-        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return Err(NotBytes32) };
-        let pairs: &[[u8; 2]; 32] = pairs.try_into().map_err(|_| NotBytes32)?;
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(pairs) {
-            let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-            let (high, low) = high.zip(low).ok_or(NotBytes32)?;
-            *byte = (high << 4 | low) as u8;
-        }
-        Ok(Self(bytes))
+        hexadecimal::read(text).map(Self).ok_or(NotBytes32)
     }
 }
 

@@ -231,7 +231,7 @@ fn every_uplink_message_survives_the_wire() {
             marked: vec![0, 8],
         }),
         ToServer::Nack(Nack {
-            missing: vec![Missing { frame: FrameId(1), first: 4, count: 2 }, Missing::whole(FrameId(2))],
+            missing: vec![MissingRun { frame: FrameId(1), first: 4, count: 2 }, MissingRun::whole(FrameId(2))],
         }),
         ToServer::KeyFrameRequest(KeyFrameRequest { newest: FrameId(12) }),
         ToServer::Acknowledgement(Acknowledgement { decoded: FrameId(12), newest: FrameId(14), lost: true }),

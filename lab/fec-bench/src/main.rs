@@ -17,7 +17,7 @@ use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 /// Lengths beyond the small ones: around the tiles of the widest vectors, a datagram's, and much longer ones.
 const LONG_LENGTHS: [usize; 9] = [511, 512, 513, 1_199, 1_200, 1_343, 1_345, 4_097, 20_011];
-/// Slices begin so many bytes behind an aligned address at most.
+/// Largest distance in bytes of a slice from an aligned address.
 const MAX_OFFSET: usize = 32;
 const BENCHMARK_MEMORY: Bytes = Bytes::new(64 << 20);
 

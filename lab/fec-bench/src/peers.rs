@@ -1,8 +1,8 @@
 //! Encodes and decodes the frames of `nearlight_fec::bench` with other libraries, as rows of the same table.
 //!
-//! All are measured alike: to encode is from the frame to its repairs, set-up for a new shape included where a library needs one;
-//! to decode is from the first repair to the whole frame, all sources that were not lost being there already. `raptorq` has its
-//! plan made before, which it needs once for a shape. Reads no clock itself: the caller passes one.
+//! All libraries are measured in the same way. Encoding lasts from the frame to its repairs, including the set-up for a new shape if a
+//! library needs one. Decoding lasts from the first repair to the whole frame; all sources that were not lost have arrived before. The plan
+//! that `raptorq` needs once for each shape is made in advance. The module reads no clock itself: the caller passes one.
 
 use std::collections::BTreeMap;
 

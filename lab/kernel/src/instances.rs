@@ -200,13 +200,13 @@ const fn state(number: u32) -> &'static str {
 
 /// The result of unloading a law.
 #[derive(Clone, Debug)]
-pub struct Unloaded {
+pub struct UnloadOutcome {
     /// Flows that keep it until they end.
     pub flows: usize,
 }
 
 /// Unregisters a law, whoever loaded it: new sockets cannot select it.
-pub fn unload(name: &str) -> Result<Unloaded, KernelError> {
+pub fn unload(name: &str) -> Result<UnloadOutcome, KernelError> {
     support::check()?;
     let Some(instance) = instances().into_iter().find(|instance| instance.name == name && instance.link.is_some())
     else {
@@ -221,10 +221,10 @@ pub fn unload(name: &str) -> Result<Unloaded, KernelError> {
     if !detached && !holders.is_empty() {
         return Err(KernelError::Held { release: support::release(), holders });
     }
-    Ok(Unloaded { flows: read_flows(instance.flows_map, instance.buckets)?.len() })
+    Ok(UnloadOutcome { flows: read_flows(instance.flows_map, instance.buckets)?.len() })
 }
 
-/// Takes a link's law out whoever holds the link; false where the kernel cannot (before Linux 6.11).
+/// Detaches a link's law, whichever process holds the link. Returns false if the kernel cannot do that (before Linux 6.11).
 #[expect(unsafe_code, reason = "the library detaches only links that it made itself")]
 fn detach(link: u32) -> bool {
     // SAFETY: two system calls on numbers. The first returns a descriptor that nobody else owns, or an error.

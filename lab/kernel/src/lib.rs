@@ -18,7 +18,7 @@ mod system;
 
 pub use error::KernelError;
 pub use groups::Group;
-pub use instances::{Unloaded, status, unload};
-pub use load::{Loaded, load};
+pub use instances::{UnloadOutcome, status, unload};
+pub use load::{LoadedLaw, load};
 pub use options::{DEFAULT_NAME, LoadOptions};
 pub use report::{Cost, FlowStatus, InstanceStatus, Parameters};

@@ -13,19 +13,19 @@ use crate::{KernelError, LoadOptions, Parameters, support, system};
 
 /// Hera in the kernel: unregistered when this is dropped, or when the process ends in any way, unless it is pinned. Flows that use it
 /// keep it until they end.
-pub struct Loaded {
+pub struct LoadedLaw {
     link: Link,
     name: String,
 }
 
-impl std::fmt::Debug for Loaded {
+impl std::fmt::Debug for LoadedLaw {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Loaded").field("name", &self.name).finish_non_exhaustive()
+        formatter.debug_struct("LoadedLaw").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 /// Loads and registers Hera: from then on, every socket in every network namespace may select it by its name.
-pub fn load(options: &LoadOptions) -> Result<Loaded, KernelError> {
+pub fn load(options: &LoadOptions) -> Result<LoadedLaw, KernelError> {
     options.check()?;
     support::check()?;
     let available = nearlight_net::tcp::available_congestion_control().unwrap_or_default();
@@ -58,11 +58,11 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, KernelError> {
         let _ = fs::remove_file(&path);
         link.pin(&path).map_err(|error| refusal("to keep Hera", &error))?;
     }
-    Ok(Loaded { link, name: options.name.clone() })
+    Ok(LoadedLaw { link, name: options.name.clone() })
 }
 
-impl Loaded {
-    /// Sockets can select it: nobody has unloaded it.
+impl LoadedLaw {
+    /// Returns whether sockets can select the law, which means that it has not been unloaded.
     pub fn is_registered(&self) -> bool {
         attached_map(&self.link).is_some()
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearlight_emulate::machine_time;
-use nearlight_kernel::{DEFAULT_NAME, Group, LoadOptions, Loaded, Parameters, load, unload};
+use nearlight_kernel::{DEFAULT_NAME, Group, LoadOptions, LoadedLaw, Parameters, load, unload};
 use nearlight_net::tcp::{available_congestion_control, check_congestion_control};
 use nearlight_system::{Supervisor, end_with_this_thread};
 use nearlight_units::Span;
@@ -311,7 +311,7 @@ fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Loads Hera if it is asked for and not there.
-fn load_for(law: &str) -> anyhow::Result<Option<Loaded>> {
+fn load_for(law: &str) -> anyhow::Result<Option<LoadedLaw>> {
     let known = available_congestion_control().is_ok_and(|available| available.iter().any(|name| name == law));
     if known || law != DEFAULT_NAME { Ok(None) } else { Ok(Some(load(&LoadOptions::default())?)) }
 }

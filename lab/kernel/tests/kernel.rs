@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-use nearlight_kernel::{Group, InstanceStatus, KernelError, LoadOptions, Loaded, load, status, unload};
+use nearlight_kernel::{Group, InstanceStatus, KernelError, LoadOptions, LoadedLaw, load, status, unload};
 use nearlight_net::tcp::{available_congestion_control, congestion_control, set_congestion_control};
 use nearlight_window::HeraOptions;
 
@@ -14,7 +14,7 @@ use nearlight_window::HeraOptions;
 const DATA: usize = 8 << 20;
 
 /// Loads Hera under a name of the test's own; prints why not where this machine does not let it.
-fn loaded(options: &LoadOptions) -> Option<Loaded> {
+fn loaded(options: &LoadOptions) -> Option<LoadedLaw> {
     match load(options) {
         Ok(loaded) => Some(loaded),
         Err(

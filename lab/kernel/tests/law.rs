@@ -101,7 +101,7 @@ impl Drop for Native {
 /// What happens to a flow.
 #[derive(Clone, Debug)]
 enum Event {
-    /// So many packets are newly acknowledged, the newest of them sent when this share of the window ago; with a round trip or without.
+    /// An acknowledgement of this many packets. `behind` says when the newest of them was sent, as a share of the window.
     Ack {
         packets: u16,
         behind: u16,

@@ -1,12 +1,14 @@
 //! End-to-end distortion: from encoding, from lost frames, and from frames predicted from them.
 //!
-//! Measured frame by frame with a real codec, and modelled as by Nebula: `D = D_enc + D_trans + D_dec`, mean squared errors of luma (Alhilal et al.,
-//! WWW 2022, section 3.2 and Figure 2).
+//! It is measured frame by frame with a real codec, and modelled as by Nebula: `D = D_enc + D_trans + D_dec`, mean squared errors of luma
+//! (Alhilal et al., WWW 2022, section 3.2 and Figure 2).
 //!
-//! # Departures * The equations are lost in the published text. Here `D_enc = alpha / (R - R_0)`, `D_trans = beta p_f` and `D_dec = gamma p_f / f_I`,
-//! with `f_I` key frames a second and `p_f = 1 - (1 - p)^packets`, since any lost packet costs us the frame; the paper has `D_trans` in proportion to
-//! the loss of packets. * `packets` is the number in the mean frame at the rate, so that the model depends on the rate alone. Key frames are larger
-//! and are lost more often, the others less often; as `p_f` bends downwards, the mean frame's is a little above the mean of both.
+//! # Departures
+//! * The published text lacks the equations. Here `D_enc = alpha / (R - R_0)`, `D_trans = beta p_f` and `D_dec = gamma p_f / f_I`, with `f_I`
+//!   key frames a second and `p_f = 1 - (1 - p)^packets`, since any lost packet costs us the frame. In the paper `D_trans` is proportional to
+//!   the loss of packets.
+//! * `packets` is the number in the mean frame at the rate, so that the model depends on the rate alone. Key frames are larger and are lost
+//!   more often, the others less often. Because `p_f` is concave, its value for the mean frame is a little above the mean of both.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
 //! Synthetic capacity traces with the statistics of measured ones; the project ships these instead of the measurements.
 //!
-//! A trace is a slow series of rates; [`Fine`](crate::Fine) adds the structure below its step. Every trace has exactly the
+//! A trace is a slow series of rates; [`FineStructure`](crate::FineStructure) adds the structure below its step. Every trace has exactly the
 //! requested mean and repeats after its length. Statistics below are of one step's rates divided by their mean; *r(k)* is
 //! the autocorrelation at a lag of k steps; an outage is a rate under 3 % of the mean.
 //!
@@ -106,7 +106,7 @@ const FIVE_G_STEP: Span = Span::from_secs(1);
 /// Steps of a Wi-Fi-like trace.
 const WIFI_STEP: Span = Span::from_millis(200);
 
-/// Steps within the memory of a log-normal trace, and its shortest step: what lies below is [`Fine`](crate::Fine)'s.
+/// Steps within the memory of a log-normal trace, and its shortest step: what lies below is [`FineStructure`](crate::FineStructure)'s.
 const STEPS_OF_MEMORY: i64 = 10;
 const MIN_STEP: Span = Span::from_millis(10);
 

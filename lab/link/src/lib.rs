@@ -36,7 +36,7 @@ mod trace_file;
 mod wander;
 
 pub use bottleneck::{Bottleneck, BottleneckConfig, Service};
-pub use capacity::{Capacity, Fine, Rates, StepsError, Trace};
+pub use capacity::{Capacity, FineStructure, Rates, StepsError, Trace};
 pub use counters::FlowCounters;
 pub use delay::Delay;
 pub use disorder::{Duplicate, Reorder};

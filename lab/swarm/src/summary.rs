@@ -80,7 +80,7 @@ pub struct Video {
 
 /// A naive broadcast beside the rooms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Naive {
+pub struct NaiveBroadcast {
     pub seconds: f64,
     pub members: usize,
     pub interaction_ms: Option<Quantiles>,
@@ -150,7 +150,7 @@ pub struct Summary {
     /// Video statistics. None when nobody took the video stream.
     pub video: Option<Video>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub naive: Option<Naive>,
+    pub naive: Option<NaiveBroadcast>,
     /// Evenly spaced quantiles of the delays, in milliseconds.
     #[serde(skip)]
     pub(crate) interaction_samples: Vec<f64>,

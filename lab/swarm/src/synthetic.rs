@@ -57,7 +57,7 @@ pub enum MemberEvent {
 }
 
 /// A synthetic member; see the module.
-pub struct Synthetic {
+pub struct SyntheticMember {
     replica: Replica,
     profile: Arc<Profile>,
     behaviour: Behaviour,
@@ -88,7 +88,7 @@ pub fn join(setup: &MemberSetup) -> Join {
     Join { room, role: Role::Guest, name, colour, key: setup.key }
 }
 
-impl Synthetic {
+impl SyntheticMember {
     /// A member that joins now.
     #[must_use]
     pub fn new(now: Time, setup: &MemberSetup) -> Self {
@@ -195,7 +195,7 @@ impl Synthetic {
         Some(Cause { by: self.replica.you()?, command })
     }
 
-    /// When [`Synthetic::on_timeout`] or [`Synthetic::poll_transmit`] has something to do, if no message arrives before.
+    /// When [`SyntheticMember::on_timeout`] or [`SyntheticMember::poll_transmit`] has something to do, if no message arrives before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let own = (!self.resting && self.started).then(|| self.next_move.min(self.next_action));

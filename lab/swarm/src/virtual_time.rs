@@ -13,7 +13,7 @@ use nearlight_units::{Bytes, Span, Time};
 use nearlight_wire::Pose;
 
 use crate::summary::RunFacts;
-use crate::{MemberSetup, Profile, RoomTally, Summary, Synthetic, Tally, Traffic};
+use crate::{MemberSetup, Profile, RoomTally, Summary, SyntheticMember, Tally, Traffic};
 
 /// Bytes that IPv4, UDP and a QUIC datagram add to a message.
 const HEADERS: u64 = 60;
@@ -106,7 +106,7 @@ struct Client {
     /// When it sends its join, again until the room has let it in.
     next_join: Option<Time>,
     /// None before the member has joined, and after its membership has ended.
-    synthetic: Option<Synthetic>,
+    synthetic: Option<SyntheticMember>,
     id: Option<MemberId>,
     up: Direction,
     down: Direction,
@@ -130,7 +130,7 @@ impl Client {
         let join = Join::parse(message).ok()?;
         let id = room.on_join(now, &join, join.role).ok()?;
         (self.id, self.next_join) = (Some(id), None);
-        self.synthetic = Some(Synthetic::new(now, &self.setup));
+        self.synthetic = Some(SyntheticMember::new(now, &self.setup));
         Some(id)
     }
 }
@@ -195,7 +195,10 @@ impl Simulation {
         while now < self.ends_at {
             if !resting && now >= self.rests_at {
                 resting = true;
-                self.clients.iter_mut().filter_map(|client| client.synthetic.as_mut()).for_each(Synthetic::set_resting);
+                self.clients
+                    .iter_mut()
+                    .filter_map(|client| client.synthetic.as_mut())
+                    .for_each(SyntheticMember::set_resting);
             }
             while let Some(Reverse((due, place))) = self.due.peek().copied().filter(|Reverse((due, _))| *due <= now) {
                 self.due.pop();

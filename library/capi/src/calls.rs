@@ -150,8 +150,9 @@ pub unsafe extern "C" fn nl_haptics(host: *mut nl_host, viewer: u32, pulse: *con
     })
 }
 
-/// How the pointer of `viewer` looks, or of all and of those who come with 0: a keyword of CSS' `cursor`, such as "default", "grab" or
-/// "none", and NULL for "default"; and with `captured` 1 that it is captured when the user clicks, for its movement. Until it is set it is "default" and free.
+/// Sets how the pointer of `viewer` looks, or with 0 that of all viewers, including later ones. `cursor` is a keyword of CSS' `cursor`, such as
+/// "default", "grab" or "none"; NULL stands for "default". With `captured` 1 the pointer is captured when the user clicks, for its movement.
+/// Until this is called, the pointer is "default" and free.
 ///
 /// # Safety
 /// `cursor` ends with a zero byte.

@@ -63,18 +63,18 @@ pub struct Host {
     failure: Arc<OnceLock<String>>,
     /// The time when the last picture was submitted.
     last_submitted_at: Mutex<Option<Time>>,
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<ServerThread>>,
     callback: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The server's thread, and the means to stop it.
-struct Running {
+struct ServerThread {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
 /// The server thread's report that clients can connect.
-struct Ready {
+struct StartReport {
     links: Vec<Link>,
     ethernet_links: Vec<EthernetLink>,
     observer: Observer,
@@ -99,7 +99,7 @@ impl Host {
             task.run(bind, program, &ready, stopped);
         })?;
         match opened.recv() {
-            Ok(Ok(Ready { links, ethernet_links, observer })) => Ok(Self {
+            Ok(Ok(StartReport { links, ethernet_links, observer })) => Ok(Self {
                 clock,
                 shared,
                 links,
@@ -108,7 +108,7 @@ impl Host {
                 closed: AtomicBool::new(false),
                 failure,
                 last_submitted_at: Mutex::new(None),
-                running: Mutex::new(Some(Running { stop, thread })),
+                running: Mutex::new(Some(ServerThread { stop, thread })),
                 callback: Mutex::new(None),
             }),
             Ok(Err(error)) => {
@@ -382,7 +382,7 @@ impl Host {
         if callback == Some(this_thread()) {
             return Err(HostError::CloseFromCallback);
         }
-        let Some(Running { stop, thread }) = lock(&self.running).take() else { return Ok(()) };
+        let Some(ServerThread { stop, thread }) = lock(&self.running).take() else { return Ok(()) };
         self.closed.store(true, Ordering::Relaxed);
         self.flush();
         let _ = stop.send(());
@@ -439,7 +439,7 @@ impl ServerTask {
         self,
         bind: impl FnOnce() -> Result<BoundServer, ServerError>,
         program: ProgramSource,
-        ready: &SyncSender<Result<Ready, HostError>>,
+        ready: &SyncSender<Result<StartReport, HostError>>,
         stopped: oneshot::Receiver<()>,
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -462,7 +462,7 @@ impl ServerTask {
                 Ok(opened) => opened,
                 Err(error) => return drop(ready.send(Err(error.into()))),
             };
-            let _ = ready.send(Ok(Ready { links, ethernet_links, observer: server.observer() }));
+            let _ = ready.send(Ok(StartReport { links, ethernet_links, observer: server.observer() }));
             let stop = async move {
                 // An error means that the host was dropped, which also ends the server.
                 let _ = stopped.await;

@@ -1,7 +1,8 @@
 //! The world as one binary glTF file, for clients that draw it themselves.
 //!
 //! The light of the surroundings is baked into the vertex colours (`KHR_materials_unlit`). Objects of the room are nodes whose `extras`
-//! name the object; the page lights them. The scene's `extras` have the light, and the places at which users start. The animation of the plaza's decoration is left out.
+//! name the object; the page lights them. The scene's `extras` have the light, and the places at which users start. The animation of the
+//! plaza's decoration is left out.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;

@@ -15,7 +15,7 @@ const RUSH_RISE_AND_DECAY: (f32, f32) = (0.03, 0.16);
 /// The synthesis of one source, before it is spatialised.
 #[derive(Clone, Debug)]
 pub(crate) enum Voice {
-    Ringing(Ringing),
+    Ringing(StruckObject),
     Rush { noise: Noise, band: Band, level: f32, age: f32 },
     Tone { partials: [Partial; 3], swells: [Partial; 3] },
     Water { noise: Noise, band: Band, swell: Partial },
@@ -28,7 +28,7 @@ impl Voice {
         // balls; the others are guesses by ear.
         let ringing = |hertz: f32, modes: [(f32, f32, f32); 3]| {
             let modes = modes.map(|(ratio, decay, share)| Mode::new(hertz * ratio, decay, level * share));
-            Self::Ringing(Ringing {
+            Self::Ringing(StruckObject {
                 modes,
                 longest: modes.map(|mode| mode.decay).into_iter().fold(0.0, f32::max),
                 level,
@@ -114,7 +114,7 @@ impl Voice {
 
 /// A struck object with up to three modes.
 #[derive(Clone, Debug)]
-pub(crate) struct Ringing {
+pub(crate) struct StruckObject {
     modes: [Mode; 3],
     /// Time constant of the slowest decay in seconds.
     longest: f32,

@@ -24,8 +24,9 @@ const VALID_BEFORE: Duration = Duration::from_hours(24);
 const VALID_AFTER: Duration = Duration::from_hours(12 * 24);
 /// Age at which a self-signed certificate is renewed: two days remain for clients with links that name it.
 const RENEWAL_AGE: Duration = Duration::from_hours(10 * 24);
-/// Validity of the page's self-signed certificates: at most 398 days together, which Apple's browsers accept (support.apple.com/102028). It is another
-/// certificate than that of sessions, because people who accept it in a browser's warning should not have to do so again every ten days.
+/// Validity of the page's self-signed certificates. With the time before now it is at most 398 days, the limit of Apple's browsers
+/// (support.apple.com/102028). Sessions have a certificate of their own, so that people who have accepted the page's certificate in a
+/// browser's warning do not have to do so again every ten days.
 const PAGE_VALID_AFTER: Duration = Duration::from_hours(396 * 24);
 /// Age at which the page's certificate is renewed: a month remains for machines that are seldom switched on.
 const PAGE_RENEWAL_AGE: Duration = Duration::from_hours(365 * 24);

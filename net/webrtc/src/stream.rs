@@ -7,7 +7,7 @@ use bytes::Bytes;
 use nearlight_fec::ParityGroups;
 use nearlight_session::{Payload, Release};
 use nearlight_units::{FrameId, PacketSeq, Span, Time};
-use nearlight_wire::{MAX_NACK_ENTRIES, Missing, Nack};
+use nearlight_wire::{MAX_NACK_ENTRIES, MissingRun, Nack};
 use rtc::rtcp::sender_report::SenderReport;
 use rtc::rtp::Header;
 use rtc::rtp::packet::Packet;
@@ -284,7 +284,7 @@ impl Stream {
 
     /// Converts numbers that a client misses to pieces of frames. Forgotten ones are omitted.
     pub(crate) fn missing(&self, numbers: impl Iterator<Item = u16>) -> Nack {
-        let mut missing: Vec<Missing> = Vec::new();
+        let mut missing: Vec<MissingRun> = Vec::new();
         for number in numbers {
             // Numbers refer back by at most half the number space.
             let behind = (self.next as u16).wrapping_sub(number);
@@ -298,7 +298,7 @@ impl Stream {
             match missing.last_mut() {
                 Some(run) if run.frame == numbered.frame && run.first + run.count == index => run.count += 1,
                 _ if full => break,
-                _ => missing.push(Missing { frame: numbered.frame, first: index, count: 1 }),
+                _ => missing.push(MissingRun { frame: numbered.frame, first: index, count: 1 }),
             }
         }
         Nack { missing }

@@ -51,7 +51,7 @@ pub use pose::{Avatar, JOINTS_PER_HAND, NotAPose};
 pub use removal::RemovedClients;
 pub use replica::{ObservedBody, Replica, ReplicaEvent, Request, RequestError};
 pub use room::{CheckpointError, Counters, JoinError, Room, RoomConfig, RoomEvent, Traffic, default_objects};
-pub use state::{Cause, Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role, RoomState};
+pub use state::{Cause, Change, CommandNumber, Member, MemberId, ObjectId, Revision, Role, RoleError, RoomState};
 
 #[cfg(test)]
 mod tests;

@@ -7,9 +7,9 @@ use nearlight_units::{Span, Time};
 
 use crate::message::SeatKey;
 
-/// Removed clients that a room remembers; beyond that, the one that was removed first may come back. Guess: a host removes fewer by hand.
+/// Number of removed clients that a room remembers. Beyond that, the one that was removed first may come back. Guess: a host removes fewer by hand.
 pub(crate) const MAX_REMOVED_CLIENTS: usize = 256;
-/// Time for which nobody new may join from the address of a client that was removed, because the client may come back with another key.
+/// Time for which no new member may join from the address of a client that was removed, because the client may come back with another key.
 /// Others behind the same address wait with it, so it is short at first. Guess.
 const FIRST_ADDRESS_HOLD: Span = Span::from_secs(60);
 /// The factor by which each further removal at the address prolongs that time, and the longest time. Guess: a person who comes back after an
@@ -32,7 +32,7 @@ pub struct RemovedClients {
     clients: VecDeque<(RemovedClient, Time)>,
 }
 
-/// Why a client stays away.
+/// The reason why a client may not join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exclusion {
     Removed,

@@ -80,6 +80,19 @@ impl Role {
     }
 }
 
+/// The error for a text that names no role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a role is host, guest or spectator")]
+pub struct RoleError;
+
+impl std::str::FromStr for Role {
+    type Err = RoleError;
+
+    fn from_str(name: &str) -> Result<Self, RoleError> {
+        Self::ALL.into_iter().find(|role| role.name() == name).ok_or(RoleError)
+    }
+}
+
 /// The public data of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {

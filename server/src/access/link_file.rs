@@ -34,8 +34,8 @@ pub(crate) struct SavedAccess {
     pub(crate) code: Option<OpenCode>,
     /// The page's address and the link's token are printed together. The server that started last writes where its page is.
     page: Option<String>,
-    /// The number of the next link.
-    next: u32,
+    /// The highest number that a link has had, so that no number is used again.
+    last_number: u32,
 }
 
 /// Who gets in with a link.
@@ -124,10 +124,8 @@ impl OpenCode {
 /// What a code has come to.
 #[derive(Clone, Debug)]
 pub enum CodeState {
-    /// Nobody has used it yet. So many wrong codes were typed.
-    Open {
-        failures: u32,
-    },
+    /// It can still be used.
+    Open,
     Paired(GivenLink),
     /// It expired, was withdrawn, or was replaced by another one.
     Void,
@@ -167,21 +165,16 @@ impl LinkFile {
         StateFile::open(folder, FILE_NAME, "Links and devices that were added are refused").map(Self)
     }
 
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
-
     /// Returns all links, the oldest first.
     #[must_use]
     pub fn links(&self) -> Vec<GivenLink> {
-        self.0.change(|saved| saved.links.clone())
+        self.0.content().links
     }
 
     /// Returns the address of the page of the server that started last, without a token.
     #[must_use]
     pub fn page(&self) -> Option<String> {
-        self.0.change(|saved| saved.page.clone())
+        self.0.content().page
     }
 
     /// Saves the address of the server's page.
@@ -235,18 +228,15 @@ impl LinkFile {
     /// Returns what has become of a code.
     #[must_use]
     pub fn code_state(&self, code: &Code) -> CodeState {
-        self.0.change(|saved| {
-            let Some(open) = saved.code.as_ref().filter(|open| open.digits == code.to_string()) else {
-                return CodeState::Void;
-            };
-            let device = open.paired.and_then(|number| saved.links.iter().find(|link| link.number == number));
-            match (device, open.usable(unix_time_s())) {
-                (Some(device), _) => CodeState::Paired(device.clone()),
-                (None, Some(_)) => CodeState::Open { failures: open.failures },
-                (None, None) if open.failures >= MAX_CODE_FAILURES => CodeState::TooManyFailures,
-                (None, None) => CodeState::Void,
-            }
-        })
+        let saved = self.0.content();
+        let Some(open) = saved.code.filter(|open| open.digits == code.to_string()) else { return CodeState::Void };
+        let device = open.paired.and_then(|number| saved.links.into_iter().find(|link| link.number == number));
+        match (device, open.usable(unix_time_s())) {
+            (Some(device), _) => CodeState::Paired(device),
+            (None, Some(_)) => CodeState::Open,
+            (None, None) if open.failures >= MAX_CODE_FAILURES => CodeState::TooManyFailures,
+            (None, None) => CodeState::Void,
+        }
     }
 
     /// Withdraws a code that nobody has used.
@@ -297,8 +287,8 @@ impl LinkFile {
         self.0.version()
     }
 
-    pub(crate) fn content(&self) -> (Vec<GivenLink>, Option<OpenCode>) {
-        self.0.change(|saved| (saved.links.clone(), saved.code.clone()))
+    pub(crate) fn content(&self) -> SavedAccess {
+        self.0.content()
     }
 }
 
@@ -310,24 +300,15 @@ impl SavedAccess {
         if self.links.len() >= MAX_LINKS {
             return Err(LinkFileError::Full);
         }
-        self.next = self.links.iter().map(|link| link.number).max().unwrap_or(0).max(self.next) + 1;
+        self.last_number = self.last_number.saturating_add(1);
+        let number = self.last_number;
         let mut name = visible_name(&link.name);
         name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
         if name.is_empty() {
-            name = format!("{} {}", link.kind.name(), self.next);
+            name = format!("{} {number}", link.kind.name());
         }
         let NewLink { kind, role, expires_s, .. } = *link;
-        let added = GivenLink {
-            number: self.next,
-            name,
-            kind,
-            role,
-            token,
-            created_s: now_s,
-            expires_s,
-            uses: 0,
-            used_s: None,
-        };
+        let added = GivenLink { number, name, kind, role, token, created_s: now_s, expires_s, uses: 0, used_s: None };
         self.links.push(added.clone());
         Ok(added)
     }
@@ -361,9 +342,7 @@ mod role_name {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Role, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        let known = Role::ALL.into_iter().find(|role| role.name() == name);
-        known.ok_or_else(|| D::Error::custom(format!("`{name}` is no role")))
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 
@@ -419,7 +398,7 @@ mod tests {
         let later = unix_time_s() + 1_000;
         let code = file.open_code(Role::Spectator, None, later, None).expect("a code");
         for left in (0..MAX_CODE_FAILURES).rev() {
-            assert!(matches!(file.code_state(&code), CodeState::Open { .. }));
+            assert!(matches!(file.code_state(&code), CodeState::Open));
             assert_eq!(file.on_wrong_code(&code), left);
         }
         assert!(matches!(file.code_state(&code), CodeState::TooManyFailures));

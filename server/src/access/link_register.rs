@@ -8,7 +8,7 @@ use nearlight_net::Token;
 use nearlight_rooms::Role;
 use tokio::time::MissedTickBehavior;
 
-use crate::access::link_file::{GivenLink, LinkFile, OpenCode, unix_time_s};
+use crate::access::link_file::{GivenLink, LinkFile, OpenCode, SavedAccess, unix_time_s};
 use crate::state::ServerState;
 
 /// Interval at which the server looks for links that were added, revoked, or have expired.
@@ -47,6 +47,12 @@ struct Snapshot {
     skipped_polls: u32,
     links: Vec<(GivenLink, Token)>,
     code: Option<OpenCode>,
+}
+
+impl Snapshot {
+    fn numbers(&self) -> BTreeSet<u32> {
+        self.links.iter().map(|(link, _)| link.number).collect()
+    }
 }
 
 impl LinkRegister {
@@ -100,25 +106,32 @@ impl LinkRegister {
         if !uses.is_empty() {
             file.on_used(uses);
         }
+        let changed = self.read_if_changed(file);
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let before = current.numbers();
+        match changed {
+            Some(snapshot) => *current = snapshot,
+            None => current.skipped_polls += 1,
+        }
+        // The file keeps expired links for those who list them. Here they have ended.
         let now_s = unix_time_s();
-        let before: BTreeSet<u32> = self.current().links.iter().map(|(link, _)| link.number).collect();
+        current.links.retain(|(link, _)| !link.has_expired(now_s));
+        before.difference(&current.numbers()).copied().collect()
+    }
+
+    /// Reads the file without holding the lock on the links, because sessions that begin need them.
+    fn read_if_changed(&self, file: &LinkFile) -> Option<Snapshot> {
         let version = file.version();
         let is_unchanged = {
-            let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-            current.skipped_polls += 1;
-            version.is_some() && version == current.version && current.skipped_polls < MAX_SKIPPED_POLLS
+            let current = self.current();
+            version.is_some() && version == current.version && current.skipped_polls + 1 < MAX_SKIPPED_POLLS
         };
-        if !is_unchanged {
-            let (links, code) = file.content();
-            let links = links.into_iter().filter_map(|link| link.token().map(|token| (link, token))).collect();
-            *self.current.write().unwrap_or_else(PoisonError::into_inner) =
-                Snapshot { version, skipped_polls: 0, links, code };
+        if is_unchanged {
+            return None;
         }
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        // Whoever reads the file shows an expired link; here it has ended.
-        current.links.retain(|(link, _)| !link.has_expired(now_s));
-        let after: BTreeSet<u32> = current.links.iter().map(|(link, _)| link.number).collect();
-        before.difference(&after).copied().collect()
+        let SavedAccess { links, code, .. } = file.content();
+        let links = links.into_iter().filter_map(|link| link.token().map(|token| (link, token))).collect();
+        Some(Snapshot { version, skipped_polls: 0, links, code })
     }
 }
 

@@ -4,6 +4,7 @@
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use nearlight_net::Token;
 use nearlight_rooms::Role;
+use nearlight_wire::Bytes32;
 use sha2::Sha256;
 
 /// Input of the MAC before the role's name, so that no MAC made for another purpose is a token.
@@ -30,9 +31,7 @@ fn derived(owner: &Token, texts: &[&[u8]]) -> String {
     for text in texts {
         mac.update(text);
     }
-    let bytes = mac.finalize().into_bytes();
-    let kept = u128::from_be_bytes(*bytes.first_chunk().expect("SHA-256 gives 32 bytes"));
-    format!("{kept:032x}")
+    Bytes32(mac.finalize().into_bytes().into()).truncated_to_token()
 }
 
 #[cfg(test)]

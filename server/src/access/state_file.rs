@@ -65,36 +65,53 @@ impl<T: Default + Serialize + DeserializeOwned> StateFile<T> {
         Some((metadata.modified().ok()?, metadata.len()))
     }
 
+    /// Returns the file's content: the default if the file is empty, damaged, or cannot be read.
+    pub(crate) fn content(&self) -> T {
+        self.locked(|| self.load().0)
+    }
+
     /// Reads the file, changes its content and writes it if it is different then. A server goes on without the file when that fails.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
-        let failed = |what: &str, error: &dyn std::fmt::Display| {
-            tracing::warn!("cannot {what} {}: {error}. {}", self.path.display(), self.loss);
-        };
+        self.locked(|| {
+            let (mut content, text) = self.load();
+            let result = change(&mut content);
+            let changed = serde_json::to_string(&content).expect("texts and numbers");
+            if changed != text
+                && let Err(error) = self.write(&changed)
+            {
+                self.warn("write", &error);
+            }
+            result
+        })
+    }
+
+    fn locked<R>(&self, work: impl FnOnce() -> R) -> R {
         if let Err(error) = self.file.lock() {
-            failed("lock", &error);
+            self.warn("lock", &error);
         }
-        let text = self.read().unwrap_or_else(|error| {
-            failed("read", &error);
-            String::new()
-        });
-        let mut content = if text.is_empty() {
-            T::default()
-        } else {
-            serde_json::from_str(&text).unwrap_or_else(|error| {
-                let path = self.path.display();
-                tracing::warn!("{path} is damaged ({error}), so it is written anew: what it contained is void");
-                T::default()
-            })
-        };
-        let result = change(&mut content);
-        let changed = serde_json::to_string(&content).expect("texts and numbers");
-        if changed != text
-            && let Err(error) = self.write(&changed)
-        {
-            failed("write", &error);
-        }
+        let result = work();
         let _ = self.file.unlock();
         result
+    }
+
+    fn warn(&self, action: &str, error: &io::Error) {
+        tracing::warn!("cannot {action} {}: {error}. {}", self.path.display(), self.loss);
+    }
+
+    /// Returns the content, and the text that it was read from.
+    fn load(&self) -> (T, String) {
+        let text = self.read().unwrap_or_else(|error| {
+            self.warn("read", &error);
+            String::new()
+        });
+        if text.is_empty() {
+            return (T::default(), text);
+        }
+        let content = serde_json::from_str(&text).unwrap_or_else(|error| {
+            tracing::warn!("{} is damaged ({error}), so its content is void", self.path.display());
+            T::default()
+        });
+        (content, text)
     }
 
     fn read(&self) -> io::Result<String> {

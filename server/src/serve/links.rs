@@ -13,8 +13,8 @@ impl BoundServer {
         Some(Link { token: Some(self.token.to_string()), ..public.clone() })
     }
 
-    /// Returns the link for a browser on this machine: through the owner's proxy, with a name of the owner's certificate, with localhost, or with the only address
-    /// that the server listens on.
+    /// Returns the link for a browser on this machine: through the owner's proxy, with a name of the owner's certificate, with localhost, or
+    /// with the only address that the server listens on.
     #[must_use]
     pub fn local_link(&self) -> Link {
         if let Some(link) = self.proxy_link() {
@@ -41,8 +41,8 @@ impl BoundServer {
         hosts.into_iter().map(|host| self.link(true, host)).collect()
     }
 
-    /// Returns the names under which the owner's certificate is trusted, those that the owner gave first: the certificate may be that of several
-    /// servers, which names each of them by a wildcard. Empty if the certificate is self-signed.
+    /// Returns the names under which the owner's certificate is trusted. Those that the owner gave come first, because several servers may
+    /// share a certificate that names them by a wildcard. Empty if the certificate is self-signed.
     fn certified_names(&self) -> Vec<String> {
         if self.identity.certificate_names().is_empty() {
             return Vec::new();

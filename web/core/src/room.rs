@@ -98,8 +98,7 @@ impl RoomMember {
     /// Throws where no room or role has this name, or the name is too long.
     #[expect(clippy::unused_self, reason = "the page calls it on its member")]
     pub fn join(&self, room: String, role: &str, name: String, colour: &[u8], key: &[u8]) -> Result<Vec<u8>, JsError> {
-        let role = Role::ALL.into_iter().find(|known| known.name() == role);
-        let role = role.ok_or_else(|| JsError::new("a role is host, guest or spectator"))?;
+        let role: Role = role.parse()?;
         let colour = colour.try_into().map_err(|_| JsError::new("a colour has three numbers"))?;
         let key = if key.is_empty() {
             None

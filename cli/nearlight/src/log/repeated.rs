@@ -1,5 +1,5 @@
-//! Counts lines of the log that repeat, instead of writing them: whoever can cause a line can cause a million of them, and they would hide all
-//! others and fill the disk.
+//! Counts repeated lines of the log instead of writing them. A client that can cause one line can cause a million, which would hide all others
+//! and fill the disk.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,13 +13,14 @@ use tracing_subscriber::layer::{Context, Filter};
 
 /// Lines that one place in the code may write in a window; further ones are counted. Guess: more than a person reads in that time.
 const MAX_LINES: u32 = 20;
+/// Length of such a window. Guess.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Bytes of a line's message that are repeated with the count.
 const MAX_TEXT_BYTES: usize = 200;
 
 /// Lines of one kind that were counted instead of written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct LeftOut {
+struct OmittedLines {
     level: Level,
     /// The message without its values.
     text: String,
@@ -31,16 +32,16 @@ struct LeftOut {
 struct Window {
     began: Duration,
     written: u32,
-    left_out: Option<LeftOut>,
+    left_out: Option<OmittedLines>,
 }
 
-/// Which lines are written. Times are since any fixed moment.
+/// Decides which lines are written. Times count from an arbitrary fixed moment.
 #[derive(Debug)]
 struct Repetition<Place> {
-    /// By the place in the code, so the map is no larger than the program's text.
+    /// The key is the place in the code, so the number of entries is bounded by the program's size.
     windows: HashMap<Place, Window>,
     /// What was left out in windows that are over.
-    over: Vec<LeftOut>,
+    over: Vec<OmittedLines>,
     /// Whether a thread reports what was left out.
     is_reporting: bool,
 }
@@ -63,12 +64,12 @@ impl<Place: Eq + Hash> Repetition<Place> {
             return true;
         }
         window.written = MAX_LINES;
-        window.left_out.get_or_insert_with(|| LeftOut { level, text: text(), count: 0 }).count += 1;
+        window.left_out.get_or_insert_with(|| OmittedLines { level, text: text(), count: 0 }).count += 1;
         false
     }
 
     /// Returns what was left out in all windows that are over at `now`.
-    fn take_over(&mut self, now: Duration) -> Vec<LeftOut> {
+    fn take_over(&mut self, now: Duration) -> Vec<OmittedLines> {
         let mut over = std::mem::take(&mut self.over);
         self.windows.retain(|_, window| {
             let is_over = now.saturating_sub(window.began) >= WINDOW;
@@ -171,7 +172,7 @@ pub(crate) fn finish() {
 fn report(now: Duration) {
     // The lock is free before lines are written, because they take it as well.
     let over = repetition().as_mut().map(|repetition| repetition.take_over(now)).unwrap_or_default();
-    for LeftOut { level, text, count } in over {
+    for OmittedLines { level, text, count } in over {
         match level {
             Level::ERROR => tracing::error!(count, "left out further lines: {text}"),
             Level::WARN => tracing::warn!(count, "left out further lines: {text}"),
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!((0..6_000).filter(|now| write(*now, 'a')).count(), 20);
         assert!(write(9_000, 'b'), "lines of another kind are written");
         assert!(write(10_000, 'a'), "the next window begins");
-        let left_out = LeftOut { level: Level::WARN, text: "refused by a".into(), count: 5_980 };
+        let left_out = OmittedLines { level: Level::WARN, text: "refused by a".into(), count: 5_980 };
         assert_eq!(repetition.take_over(Duration::from_millis(10_001)), [left_out]);
         assert_eq!(repetition.take_over(Duration::MAX), []);
     }

@@ -23,14 +23,14 @@ pub(super) struct ProxyArguments {
 }
 
 impl ProxyArguments {
-    /// Adds what the user has said about proxies.
+    /// Adds these arguments to `options`.
     pub(super) fn complete(self, options: ServeOptions) -> ServeOptions {
         let Self { public_url, public_udp: public_udp_port, trusted_proxies } = self;
         ServeOptions { public_url, public_udp_port, trusted_proxies, ..options }
     }
 }
 
-/// `https://desk.example.net/world/`.
+/// Parses the address of the page behind a proxy, such as `https://desk.example.net/world/`.
 fn public_url(text: &str) -> Result<Link, String> {
     let expected =
         || "expected an address such as https://desk.example.net/world/, without token and options".to_owned();

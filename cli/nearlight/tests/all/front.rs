@@ -1,4 +1,4 @@
-//! A front before two servers, as processes: whom it sends where. No timing is asserted but that of seconds.
+//! Tests to which of two servers a front sends each client, with all three as processes. Timing is asserted only to within seconds.
 #![cfg(feature = "fleet")]
 #![expect(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 

@@ -1,5 +1,5 @@
-//! The mode beside loss-based flows such as CUBIC. They fill the queue until it overflows, so whoever yields to a queue gets nothing. The
-//! rate follows CUBIC's own law (RFC 9438) until the queue drains.
+//! The mode beside loss-based flows such as CUBIC. They fill the queue until it overflows, so a flow that yields to a queue gets nothing.
+//! The rate follows CUBIC's own law (RFC 9438) until the queue drains.
 
 use nearlight_units::{Bitrate, Bytes, PacketSeq, Span, Time};
 use nearlight_window::{AckSample, CUBIC_BETA, Cause, Congestion, CongestionLaw, Cubic, CubicOptions};

@@ -78,7 +78,7 @@ impl FrameQueue {
         self.empty_frames
     }
 
-    /// Whether the queue holds nobody else's packets.
+    /// Whether the queue holds only our own packets.
     pub(super) fn is_own(&self, parameters: &Parameters) -> bool {
         self.foreign_share < parameters.own_share()
     }

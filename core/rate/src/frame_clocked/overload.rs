@@ -11,14 +11,14 @@ use super::parameters::Parameters;
 /// Follows the queue met by the first packets of successive frames, and remembers the newest overload.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Overload {
-    building: Option<Building>,
+    building: Option<Buildup>,
     /// The delivery rate in bit/s, and when it was known.
     newest: Option<(f64, Time)>,
 }
 
 /// A queue that builds up.
 #[derive(Clone, Copy, Debug)]
-struct Building {
+struct Buildup {
     /// When the first packet of the first queued frame arrived, and how long it had waited.
     since: RemoteTime,
     at_first: Span,
@@ -51,7 +51,7 @@ impl Overload {
         }
         let Some(building) = &mut self.building else {
             let at_first = queue;
-            self.building = Some(Building { since: arrived_at, at_first, frames: 0, bytes: Bytes::ZERO, peak: queue });
+            self.building = Some(Buildup { since: arrived_at, at_first, frames: 0, bytes: Bytes::ZERO, peak: queue });
             return None;
         };
         building.frames += 1;

@@ -58,7 +58,7 @@ impl Wire {
         }
     }
 
-    /// The same, of which the controller is told that it leaves.
+    /// Makes the next packet and tells the controller that it leaves.
     fn send(&mut self, sent_at: Time, app_limited: bool) -> SentPacket {
         let packet = self.packet(sent_at, app_limited);
         self.controller.on_packet_sent(&packet);

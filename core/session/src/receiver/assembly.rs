@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use nearlight_events::RecoveryKind;
 use nearlight_fec::digest;
 use nearlight_units::{FrameId, RemoteTime, Span, Time};
-use nearlight_wire::{MAX_NACK_ENTRIES, Missing, SymbolHeader, symbol_range};
+use nearlight_wire::{MAX_NACK_ENTRIES, MissingRun, SymbolHeader, symbol_range};
 
-use crate::receiver::coded::Coded;
+use crate::receiver::coded::RepairDecoder;
 
 mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -115,7 +115,7 @@ pub(crate) struct Assembler {
     /// Number of frames that will never be delivered.
     pub(crate) lost: u64,
     /// The decoders of repairs, created when the first repair arrives.
-    coded: Option<Box<Coded>>,
+    coded: Option<Box<RepairDecoder>>,
     completed: VecDeque<CompletedFrame>,
     forged: VecDeque<ForgedFrame>,
 }
@@ -456,7 +456,7 @@ impl Assembler {
         &mut self,
         now: Time,
         policy: RetransmissionPolicy,
-    ) -> Vec<(FrameId, u32, Vec<Missing>)> {
+    ) -> Vec<(FrameId, u32, Vec<MissingRun>)> {
         let mut asked = Vec::new();
         if self.check_at.is_none_or(|at| now < at) {
             return asked;

@@ -7,16 +7,16 @@ use nearlight_wire::{RepairHeader, SymbolHeader};
 /// Memory bound for the decoders of all frames: frames of half a second at 100 Mb/s, and as many repairs.
 pub(crate) const MAX_DECODER_BYTES: Bytes = Bytes::new(16 << 20);
 
-/// A window of decoders alongside the assembly. It is created when the first repair arrives, so streams without redundancy do not pay for
-/// it.
+/// The decoders of the newest frames, alongside their assembly. They are created when the first repair arrives, so streams without redundancy
+/// do not pay for them.
 #[derive(Debug)]
-pub(crate) struct Coded {
+pub(crate) struct RepairDecoder {
     window: Window,
     /// The frames of the current repair, oldest first.
     codes: Vec<Code>,
 }
 
-impl Coded {
+impl RepairDecoder {
     pub(crate) fn new() -> Self {
         Self { window: Window::new(Kernel::best(), MAX_DECODER_BYTES), codes: Vec::new() }
     }

@@ -46,20 +46,22 @@ pub struct RtpCounts {
     pub key_frames: u64,
 }
 
+/// A note whose picture has not been decoded yet.
 #[derive(Clone, Debug)]
-struct Noted {
+struct ReceivedNote {
     note: FrameNote<RemoteTime>,
     arrived_at: Time,
 }
 
+/// A decoded picture whose note has not arrived yet.
 #[derive(Clone, Copy, Debug)]
-struct Unnoted {
+struct UnmatchedPicture {
     facts: PictureFacts,
     decoded_at: Time,
 }
 
 /// A picture and the note on its frame.
-struct Joined {
+struct MatchedPicture {
     note: FrameNote<RemoteTime>,
     transfer: Transfer,
     decoded_at: Time,
@@ -70,8 +72,8 @@ struct Joined {
 /// Joins pictures with the notes on their frames.
 #[derive(Debug, Default)]
 pub(super) struct RtpPictures {
-    notes: VecDeque<Noted>,
-    unnoted: VecDeque<Unnoted>,
+    notes: VecDeque<ReceivedNote>,
+    unnoted: VecDeque<UnmatchedPicture>,
     joined: VecDeque<(u32, FrameId)>,
     newest: Option<FrameId>,
     newest_joined: Option<FrameId>,
@@ -96,7 +98,7 @@ impl RtpPictures {
         self.notes.len() + self.unnoted.len() + self.joined.len()
     }
 
-    fn on_note(&mut self, now: Time, note: FrameNote<RemoteTime>) -> Option<Joined> {
+    fn on_note(&mut self, now: Time, note: FrameNote<RemoteTime>) -> Option<MatchedPicture> {
         self.newest = self.newest.max(Some(note.frame));
         if self.joined.iter().any(|(rtp_timestamp, _)| *rtp_timestamp == note.rtp_timestamp) {
             return None;
@@ -104,9 +106,9 @@ impl RtpPictures {
         let waiting = self.unnoted.iter().position(|picture| picture.facts.rtp_timestamp == note.rtp_timestamp);
         if let Some(picture) = waiting.and_then(|index| self.unnoted.remove(index)) {
             self.unnoted_since = self.unnoted_since.saturating_sub(1);
-            return Some(self.join(Noted { note, arrived_at: now }, picture));
+            return Some(self.join(ReceivedNote { note, arrived_at: now }, picture));
         }
-        let noted = Noted { note, arrived_at: now };
+        let noted = ReceivedNote { note, arrived_at: now };
         match self.notes.iter_mut().find(|other| other.note.rtp_timestamp == noted.note.rtp_timestamp) {
             // The network may have reordered the two notes of a frame.
             Some(other) if other.note.last && !noted.note.last => {}
@@ -121,12 +123,12 @@ impl RtpPictures {
         None
     }
 
-    fn on_picture(&mut self, now: Time, facts: PictureFacts) -> Option<Joined> {
+    fn on_picture(&mut self, now: Time, facts: PictureFacts) -> Option<MatchedPicture> {
         let known = self.unnoted.iter().any(|picture| picture.facts.rtp_timestamp == facts.rtp_timestamp);
         if known || self.frame(facts.rtp_timestamp).is_some() {
             return None;
         }
-        let picture = Unnoted { facts, decoded_at: now };
+        let picture = UnmatchedPicture { facts, decoded_at: now };
         let noted = self.notes.iter().position(|noted| noted.note.rtp_timestamp == facts.rtp_timestamp);
         if let Some(noted) = noted.and_then(|index| self.notes.remove(index)) {
             return Some(self.join(noted, picture));
@@ -139,8 +141,8 @@ impl RtpPictures {
         None
     }
 
-    fn join(&mut self, noted: Noted, picture: Unnoted) -> Joined {
-        let Noted { note, arrived_at } = noted;
+    fn join(&mut self, noted: ReceivedNote, picture: UnmatchedPicture) -> MatchedPicture {
+        let ReceivedNote { note, arrived_at } = noted;
         let before = self.newest_joined;
         let missing = match before {
             Some(before) if note.frame > before => {
@@ -162,7 +164,7 @@ impl RtpPictures {
         let last_arrived_at = arrived_at.min(decoded_at).min(picture.facts.received_at.unwrap_or(arrived_at));
         let completed_at = picture.facts.received_at.map_or(last_arrived_at, |at| at.min(decoded_at));
         let transfer = Transfer { last_sent_at: note.sent_at, last_arrived_at, completed_at };
-        Joined { note, transfer, decoded_at, missing }
+        MatchedPicture { note, transfer, decoded_at, missing }
     }
 
     /// Returns the frame of a picture, or none while no note on it has arrived.
@@ -198,8 +200,8 @@ impl ReceivedRtp<'_> {
         self.on_joined(now, joined);
     }
 
-    fn on_joined(&mut self, now: Time, joined: Option<Joined>) {
-        let Some(Joined { note, transfer, decoded_at, missing }) = joined else { return };
+    fn on_joined(&mut self, now: Time, joined: Option<MatchedPicture>) {
+        let Some(MatchedPicture { note, transfer, decoded_at, missing }) = joined else { return };
         let frame = note.frame;
         let telemetry = &mut self.display.context.telemetry;
         for back in (1..=missing.min(MAX_NAMED)).rev() {

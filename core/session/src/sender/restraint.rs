@@ -3,8 +3,7 @@
 //! fewer frames leave, because they cannot be smaller: as many as arrive soon. After a key frame that did not get through, the next one is
 //! half the size, with nothing sent behind it. One that heavy losses would damage is halved at once and takes no longer than a part of a
 //! queue at the rate at which packets arrive. Until it is displayed, nothing leaves faster than the path is known to carry, because a short
-//! queue drops most of a burst. So one of them gets through, whatever the controller estimates. short queue keeps little of what comes at
-//! once. So one of them gets through, whatever the controller estimates.
+//! queue drops most of a burst. So one of them gets through, whatever the controller estimates.
 
 use nearlight_rate::{ArrivingRate, PacketReport};
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};

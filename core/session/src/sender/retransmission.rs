@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::pace::Class;
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
-use nearlight_wire::{Missing, Nack, RepairHeader};
+use nearlight_wire::{MissingRun, Nack, RepairHeader};
 
 use super::{INITIAL_ROUND_TRIP, Sender};
 use crate::packets::history::{Content, Piece};
@@ -100,7 +100,7 @@ impl Sender {
         }
     }
 
-    fn on_missing(&mut self, now: Time, id: FrameId, runs: &[Missing]) {
+    fn on_missing(&mut self, now: Time, id: FrameId, runs: &[MissingRun]) {
         if self.restraint.is_hopeless(id) {
             self.statistics.retransmissions_refused += runs.len() as u64;
             return;

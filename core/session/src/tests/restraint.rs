@@ -3,7 +3,7 @@
 use crate::pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_units::{Bitrate, FrameId, PacketSeq, RemoteTime, Span, Time};
-use nearlight_wire::{Feedback, FrameReport, KeyFrameRequest, Missing, Nack, Report, ToClient, ToServer};
+use nearlight_wire::{Feedback, FrameReport, KeyFrameRequest, MissingRun, Nack, Report, ToClient, ToServer};
 
 use super::path::frame_header;
 use crate::{Distortion, EncodedFrame, Sender, SenderConfig, SkipReason};
@@ -97,7 +97,7 @@ impl Server {
     }
 
     fn nack(&mut self, frame: u32) -> Vec<u32> {
-        let missing = vec![Missing { frame: FrameId(frame), first: 0, count: 2 }];
+        let missing = vec![MissingRun { frame: FrameId(frame), first: 0, count: 2 }];
         self.sender.on_message(self.now, ToServer::Nack(Nack { missing }));
         self.leaving()
     }

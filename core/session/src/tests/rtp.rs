@@ -4,7 +4,7 @@ use crate::pace::Mode;
 use nearlight_fec::policy::new_policy;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
-use nearlight_wire::{Feedback, Missing, Nack};
+use nearlight_wire::{Feedback, MissingRun, Nack};
 
 use super::path::frame_header;
 use crate::{
@@ -86,7 +86,7 @@ fn pieces_leave_as_they_were_cut_and_again_when_they_are_missing() {
     assert_eq!(sender.statistics(now).sent, Bytes::new(3 * 30 + 6), "with what the protocol adds");
 
     let later = now + Span::from_millis(100);
-    let nack = Nack { missing: vec![Missing { frame: FrameId(0), first: 1, count: 2 }] };
+    let nack = Nack { missing: vec![MissingRun { frame: FrameId(0), first: 1, count: 2 }] };
     sender.rtp().on_feedback(later, ReceiverFeedback::Missing(&nack));
     let again = |index, bytes: &[u8]| Again(0, index, bytes.to_vec());
     assert_eq!(leaving(&mut sender, later), [(3, again(1, b"bc")), (4, again(2, b"def"))]);

@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
 use self::interval::Interval;
-use super::smoothed::Smoothed;
+use super::smoothed::SmoothedRoundTrip;
 use super::{AckSample, Congestion, CongestionLaw, INITIAL_WINDOW, SentPacket};
 
 /// The lowest rate. Guess: a few packets a second, so that an improvement of the path shows within a second.
@@ -85,7 +85,7 @@ pub struct Pcc<C> {
     /// The running interval's rate and end.
     rate: Bitrate,
     until: Time,
-    smoothed: Smoothed,
+    smoothed: SmoothedRoundTrip,
     /// The window, cached because senders ask for it several times for each packet. Follows from the rate and the smoothed round trip.
     window: Bytes,
 }
@@ -120,7 +120,7 @@ impl<C: Chooser> Pcc<C> {
     fn new(packet: Bytes, chooser: C) -> Self {
         let rate = chooser.base();
         let packet = packet.max(Bytes::new(1));
-        let smoothed = Smoothed::default();
+        let smoothed = SmoothedRoundTrip::default();
         let mut pcc = Self {
             chooser,
             packet,

@@ -32,7 +32,7 @@ fn vivaces_utility_falls_with_loss_and_with_a_growing_round_trip() {
     assert!((utility(20, 0.0, 0.005) - utility(20, 0.0, -0.5)).abs() < 1e-9);
 }
 
-/// Trials over a path of this capacity with losses beyond it, until so many have been judged.
+/// Runs this many trials over a path that loses what exceeds its capacity. Returns the rate at the end.
 fn settled_rate(chooser: &mut dyn Chooser, capacity: f64, trials: usize) -> f64 {
     for _ in 0..trials {
         let Some((rate, mark)) = chooser.poll_trial() else { break };

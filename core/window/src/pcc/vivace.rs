@@ -22,6 +22,7 @@ const BOUNDARY_STEP: f64 = 0.1;
 /// The maximum of that limit. Guess: at most doubles the rate.
 const MAX_BOUNDARY: f64 = 1.0;
 
+/// Mark of a trial that is not part of a pair.
 const SINGLE: u32 = 0;
 /// Marks of a pair's lower and higher rate.
 const LOWER: u32 = 1;

@@ -1,8 +1,9 @@
 //! BOLA: chooses the next bit rate from the buffer level alone (`BolaRule`).
 //!
-//! A bit rate's utility is the logarithm of it. The best is the one with the highest (V (utility + γ) − buffer) / bit rate; V and γ are
-//! chosen so that this is zero for the lowest at a buffer of 10 s, and for the highest at a target, from which on it is the best. Where downloads pause for reasons other
-//! than the network, a placeholder keeps the level that BOLA sees. BOLA-O: no step up beyond what the throughput carries.
+//! The utility of a bit rate is its logarithm. The best bit rate has the highest (V (utility + γ) − buffer) / bit rate. V and γ are chosen
+//! so that this is zero for the lowest bit rate at a buffer of 10 s, and for the highest one at a target level, from which on it is the best.
+//! When downloads pause for reasons other than the network, a placeholder keeps the level that BOLA sees. BOLA-O never steps up beyond what
+//! the throughput carries.
 
 use nearlight_units::{Span, Time};
 

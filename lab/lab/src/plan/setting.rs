@@ -192,7 +192,7 @@ fn picture_size(place: &Text<'_>, part: &SourcePart) -> Result<Size, PlanError> 
 }
 
 /// Removes a key from the part.
-type LeaveOut = fn(&mut SourcePart);
+type FieldRemover = fn(&mut SourcePart);
 
 fn model(place: &Text<'_>, at: usize, part: &SourcePart) -> Result<ModelOptions, PlanError> {
     let options = model_options(part);
@@ -205,7 +205,7 @@ fn model(place: &Text<'_>, at: usize, part: &SourcePart) -> Result<ModelOptions,
         change(&mut part);
         model_options(&part).check().is_ok()
     };
-    let keys: [(Option<usize>, LeaveOut); 9] = [
+    let keys: [(Option<usize>, FieldRemover); 9] = [
         (at_ratio(&part.key_ratio), |part| part.key_ratio = None),
         (at_ratio(&part.deviation), |part| part.deviation = None),
         (at_ratio(&part.correlation), |part| part.correlation = None),

@@ -15,7 +15,8 @@ const TRACE_EXTENSIONS: [&str; 2] = ["csv", "mahi"];
 impl Plan {
     /// Replaces each cell whose path has a generated capacity by one cell for each trace in `folder`; the label `path` is the trace's name.
     ///
-    /// # Errors The folder cannot be read or has no traces, a file is not a trace, or no path of the plan has a generated capacity.
+    /// # Errors
+    /// The folder cannot be read or has no traces, a file is not a trace, or no path of the plan has a generated capacity.
     pub fn over_traces(mut self, folder: &Path) -> Result<Self, PlanError> {
         let traces = traces_in(folder)?;
         let mut cells = Vec::new();

@@ -11,7 +11,7 @@ use crate::random::Random;
 
 /// The fine structure of a capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Fine {
+pub enum FineStructure {
     /// None: bits flow evenly.
     #[default]
     Smooth,
@@ -56,13 +56,13 @@ enum Pattern {
 }
 
 impl Slots {
-    /// Returns the slots of a capacity. None for [`Fine::Smooth`], which has none.
-    pub(crate) fn new(rates: Rates, fine: Fine, random: Random) -> Option<Self> {
+    /// Returns the slots of a capacity. None for [`FineStructure::Smooth`], which has none.
+    pub(crate) fn new(rates: Rates, fine: FineStructure, random: Random) -> Option<Self> {
         let pattern = match fine {
-            Fine::Smooth => return None,
-            Fine::TddDown => Pattern::Tdd { symbols: DOWNLINK_SYMBOLS, slot: 0 },
-            Fine::TddUp => Pattern::Tdd { symbols: UPLINK_SYMBOLS, slot: 0 },
-            Fine::Aggregates => Pattern::Turns(random),
+            FineStructure::Smooth => return None,
+            FineStructure::TddDown => Pattern::Tdd { symbols: DOWNLINK_SYMBOLS, slot: 0 },
+            FineStructure::TddUp => Pattern::Tdd { symbols: UPLINK_SYMBOLS, slot: 0 },
+            FineStructure::Aggregates => Pattern::Turns(random),
         };
         let meter = Meter::new(rates);
         let mut slots = Self { meter, pattern, next_at: Time::ZERO, budget: Bytes::ZERO, carried: 0 };
@@ -145,7 +145,7 @@ impl Slots {
 mod tests {
     use super::*;
 
-    fn bytes_in(fine: Fine, rate: Bitrate, length: Time) -> (u64, u64) {
+    fn bytes_in(fine: FineStructure, rate: Bitrate, length: Time) -> (u64, u64) {
         let mut slots = Slots::new(Rates::constant(rate), fine, Random::new(3)).unwrap();
         let (mut bytes, mut moments) = (0, 0);
         while slots.next_at() <= length {
@@ -160,13 +160,13 @@ mod tests {
     fn every_structure_keeps_the_mean_rate() {
         let rate = Bitrate::from_mbps(100);
         let expected = rate.bytes_in(Span::from_secs(10)).get();
-        for (fine, moments) in [(Fine::TddDown, 16_000), (Fine::TddUp, 4_000)] {
+        for (fine, moments) in [(FineStructure::TddDown, 16_000), (FineStructure::TddUp, 4_000)] {
             // Rounding a slot's share of time down to nanoseconds loses at most one part in 100,000.
             let (bytes, count) = bytes_in(fine, rate, Time::from_secs(10));
             assert!(expected - bytes <= expected / 100_000, "{fine:?}: {bytes} of {expected}");
             assert_eq!(count, moments);
         }
-        let (bytes, turns) = bytes_in(Fine::Aggregates, rate, Time::from_secs(10));
+        let (bytes, turns) = bytes_in(FineStructure::Aggregates, rate, Time::from_secs(10));
         assert!(expected - bytes <= 200_000, "all but the unfinished last turn: {bytes} of {expected}");
         // The mean turn is a little below 1.6 ms, as the longest are cut off.
         assert!((6_000..6_800).contains(&turns), "{turns}");
@@ -176,7 +176,7 @@ mod tests {
     fn a_link_that_goes_down_for_good_has_no_further_slots() {
         let rates =
             Rates::steps(&[(Span::ZERO, Bitrate::from_mbps(8)), (Span::from_secs(1), Bitrate::ZERO)], None).unwrap();
-        for fine in [Fine::TddDown, Fine::TddUp, Fine::Aggregates] {
+        for fine in [FineStructure::TddDown, FineStructure::TddUp, FineStructure::Aggregates] {
             let mut slots = Slots::new(rates.clone(), fine, Random::new(1)).unwrap();
             slots.skip(Time::from_secs(2));
             assert_eq!(slots.next_at(), Time::FAR_FUTURE);

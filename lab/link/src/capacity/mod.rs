@@ -4,7 +4,7 @@ mod fine;
 mod rates;
 mod trace;
 
-pub use fine::Fine;
+pub use fine::FineStructure;
 pub use rates::{Rates, StepsError};
 pub use trace::Trace;
 
@@ -16,7 +16,7 @@ pub(crate) use trace::{HEADER, Reader};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
     /// Steps or a series, and what lies below the series' step.
-    Rates(Rates, Fine),
+    Rates(Rates, FineStructure),
     /// A packet-level trace; each opportunity's bytes are multiplied by the factor.
     Trace(Trace, f64),
 }
@@ -25,6 +25,6 @@ impl Capacity {
     /// Returns a constant capacity.
     #[must_use]
     pub fn constant(rate: nearlight_units::Bitrate) -> Self {
-        Self::Rates(Rates::constant(rate), Fine::Smooth)
+        Self::Rates(Rates::constant(rate), FineStructure::Smooth)
     }
 }

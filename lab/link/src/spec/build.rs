@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{BottleneckSpec, HopSpec, LossSpec, Model, PathSpec, Source};
 use crate::bottleneck::{Bottleneck, BottleneckConfig, Service};
-use crate::capacity::{Capacity, Fine};
+use crate::capacity::{Capacity, FineStructure};
 use crate::delay::Delay;
 use crate::disorder::{Duplicate, Reorder};
 use crate::generate::{self, FiveG, WiFi};
@@ -88,7 +88,7 @@ impl BottleneckSpec {
         let Source::File(file) = &self.source else { return Ok(None) };
         let recorded = read_trace(file)?;
         if matches!(recorded.trace, TraceFile::Packets(_)) {
-            if self.fine != Fine::Smooth {
+            if self.fine != FineStructure::Smooth {
                 return Err(LoadError::FineOfPackets(file.display().to_string()));
             }
             if self.service != Service::Serial {

@@ -33,7 +33,7 @@ use thiserror::Error;
 pub use build::{LoadError, LoadedPath};
 
 use crate::bottleneck::Service;
-use crate::capacity::{Fine, Rates};
+use crate::capacity::{FineStructure, Rates};
 use crate::jitter::JitterModel;
 use crate::loss::GilbertElliott;
 use crate::outage::{OutageKind, Window};
@@ -92,7 +92,7 @@ pub struct BottleneckSpec {
     pub source: Source,
     pub service: Service,
     pub queue: QueueConfig,
-    pub fine: Fine,
+    pub fine: FineStructure,
     /// The factor applied to the source's rates, from 0.01 to 1000.
     pub scale: f64,
     /// Start offset of a trace in its file; if None, the code that builds the path chooses it.

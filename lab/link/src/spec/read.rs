@@ -7,7 +7,7 @@ use nearlight_units::{Bitrate, Bytes, Span};
 use super::values::{self, parts};
 use super::{BottleneckSpec, HopSpec, LossSpec, Model, PathSpec, Source, SpecError};
 use crate::bottleneck::Service;
-use crate::capacity::{Fine, Rates};
+use crate::capacity::{FineStructure, Rates};
 use crate::jitter::JitterModel;
 use crate::loss::GilbertElliott;
 use crate::outage::OutageKind;
@@ -148,7 +148,7 @@ enum Detail {
     Burst(Bytes),
     /// Whether the value selects an HTB class.
     Borrowing(bool),
-    Fine(Fine),
+    Fine(FineStructure),
     Scale(f64),
     Offset(Span),
 }
@@ -223,7 +223,7 @@ fn assemble(source: Source, details: Vec<(&'static str, Detail)>) -> Result<Bott
         }
     }
     spec.service = match (burst, borrowing) {
-        (Some(_), _) if spec.fine != Fine::Smooth => return Err(SpecError::BurstWithSlots),
+        (Some(_), _) if spec.fine != FineStructure::Smooth => return Err(SpecError::BurstWithSlots),
         (Some(burst), Some(true)) => Service::Borrowing { burst },
         (Some(burst), _) => Service::TokenBucket { burst },
         (None, Some(_)) => return Err(SpecError::BucketWithoutBurst),
@@ -237,7 +237,7 @@ impl BottleneckSpec {
     #[must_use]
     pub fn new(source: Source) -> Self {
         let (service, queue) = (Service::Serial, QueueConfig::default());
-        Self { source, service, queue, fine: Fine::Smooth, scale: 1.0, offset: None }
+        Self { source, service, queue, fine: FineStructure::Smooth, scale: 1.0, offset: None }
     }
 }
 
@@ -298,10 +298,10 @@ fn detail(name: &str, value: &str) -> Option<Detail> {
             _ => return None,
         }),
         "fine" => Detail::Fine(match value {
-            "smooth" => Fine::Smooth,
-            "tdd" => Fine::TddDown,
-            "tdd-up" => Fine::TddUp,
-            "aggregates" => Fine::Aggregates,
+            "smooth" => FineStructure::Smooth,
+            "tdd" => FineStructure::TddDown,
+            "tdd-up" => FineStructure::TddUp,
+            "aggregates" => FineStructure::Aggregates,
             _ => return None,
         }),
         "offset" => Detail::Offset(values::span(value)?),

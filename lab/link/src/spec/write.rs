@@ -7,7 +7,7 @@ use nearlight_units::Span;
 use super::values::{Notation, list};
 use super::{BottleneckSpec, HopSpec, LossSpec, Model, PathSpec, Source};
 use crate::bottleneck::Service;
-use crate::capacity::Fine;
+use crate::capacity::FineStructure;
 use crate::jitter::JitterModel;
 use crate::outage::OutageKind;
 use crate::queue::{CoDel, Limit, Pie, Policy, Ramp, Step};
@@ -85,10 +85,10 @@ impl fmt::Display for BottleneckSpec {
         }
         write_policy(formatter, &self.queue.policy)?;
         match self.fine {
-            Fine::Smooth => {}
-            Fine::TddDown => formatter.write_str(",fine=tdd")?,
-            Fine::TddUp => formatter.write_str(",fine=tdd-up")?,
-            Fine::Aggregates => formatter.write_str(",fine=aggregates")?,
+            FineStructure::Smooth => {}
+            FineStructure::TddDown => formatter.write_str(",fine=tdd")?,
+            FineStructure::TddUp => formatter.write_str(",fine=tdd-up")?,
+            FineStructure::Aggregates => formatter.write_str(",fine=aggregates")?,
         }
         // A factor of one is the default and is not written.
         if (self.scale - 1.0).abs() > f64::EPSILON {

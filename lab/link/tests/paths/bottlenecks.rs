@@ -1,8 +1,8 @@
 //! Rates, token buckets, traces and full queues.
 
 use nearlight_link::{
-    Backlog, Bottleneck, BottleneckConfig, Capacity, DropReason, Fine, FlowId, Hop, Limit, Packet, Path, QueueConfig,
-    Random, Rates, Service, Trace,
+    Backlog, Bottleneck, BottleneckConfig, Capacity, DropReason, FineStructure, FlowId, Hop, Limit, Packet, Path,
+    QueueConfig, Random, Rates, Service, Trace,
 };
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
@@ -224,7 +224,7 @@ fn a_limit_in_time_before_a_trace_is_worth_its_mean() {
 fn slots_bunch_packets_and_keep_the_rate() {
     // 40 Mb/s in time division: slots of half a millisecond; the fifth carries nothing down.
     let config = BottleneckConfig {
-        capacity: Capacity::Rates(Rates::constant(Bitrate::from_mbps(40)), Fine::TddDown),
+        capacity: Capacity::Rates(Rates::constant(Bitrate::from_mbps(40)), FineStructure::TddDown),
         service: Service::Serial,
         queue: QueueConfig::drop_tail(Limit::Unlimited),
     };

@@ -15,7 +15,9 @@ use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
 use crate::summary::{Quantiles, RunFacts};
-use crate::{Carrier, MemberEvent, MemberSetup, Profile, RoomTally, Summary, Synthetic, Tally, Traffic, synthetic};
+use crate::{
+    Carrier, MemberEvent, MemberSetup, Profile, RoomTally, Summary, SyntheticMember, Tally, Traffic, synthetic,
+};
 use nearlight_system::{of_process as time_of_process, own as own_time};
 use video::VideoTally;
 
@@ -294,7 +296,7 @@ async fn member(shared: Arc<Shared>, number: usize, began: Time) {
     let joins_at = shared.clock.now();
     let ended = match enter(&shared, &links[number % links.len()], &setup, own).await {
         Ok(connection) => {
-            let synthetic = Synthetic::new(shared.clock.now(), &setup);
+            let synthetic = SyntheticMember::new(shared.clock.now(), &setup);
             let traffic = Traffic::default();
             let compared = false;
             let driver =
@@ -346,7 +348,7 @@ struct Driver<'a> {
     room: usize,
     place: usize,
     joins_at: Time,
-    synthetic: Synthetic,
+    synthetic: SyntheticMember,
     traffic: Traffic,
     compared: bool,
 }

@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::connection::config;
 use super::{CLOSING_LIMIT, IDLE_INTERVAL, Options, SwarmError};
 use crate::behaviour::Walker;
-use crate::summary::{Naive, Quantiles, samples};
+use crate::summary::{NaiveBroadcast, Quantiles, samples};
 use crate::{MemberEvent, RoomTally, Tally, Traffic};
 use nearlight_system::of_folder as time_of;
 
@@ -39,7 +39,7 @@ enum NaiveMessage {
 }
 
 /// Runs the broadcast for at most `limit`.
-pub(super) async fn run(options: &Options, limit: Span) -> Result<Naive, SwarmError> {
+pub(super) async fn run(options: &Options, limit: Span) -> Result<NaiveBroadcast, SwarmError> {
     let length = Span::from_secs_f64(options.profile.active_seconds).min(limit);
     let (port_known, port) = oneshot::channel();
     let (stop, stopped) = oneshot::channel();
@@ -75,7 +75,7 @@ pub(super) async fn run(options: &Options, limit: Span) -> Result<Naive, SwarmEr
         tally.merge(&room.into_inner().unwrap_or_else(PoisonError::into_inner).finish());
     }
     let seconds = tally.member_seconds;
-    Ok(Naive {
+    Ok(NaiveBroadcast {
         seconds: length.as_secs_f64(),
         members: options.members,
         interaction_ms: Quantiles::of(&tally.interaction),

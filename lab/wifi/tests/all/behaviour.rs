@@ -140,7 +140,7 @@ fn the_access_point_serves_its_stations_equally() {
     }
 }
 
-/// Three stations of which the last is ten times slower: who gets what depends on whom the access point serves next.
+/// The last of three stations is ten times slower. What each station gets depends on which one the access point serves next.
 #[test]
 fn the_order_of_service_decides_what_a_slow_station_costs_the_others() {
     let share = |serve: &str| {

@@ -1,4 +1,4 @@
-//! Uplink that the access point solicits after downlink transmissions: whom it asks, and what is sent then.
+//! Tests the uplink that the access point solicits after downlink transmissions: which stations it asks, and what they send.
 
 use nearlight_link::{FlowId, Packet};
 use nearlight_units::{Bytes, Time};

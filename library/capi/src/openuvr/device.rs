@@ -49,7 +49,7 @@ static DEVICES: Handles<Entry> = Handles::new();
 struct Entry {
     codec: CodecKind,
     setup: Mutex<Setup>,
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<RunningDevice>>,
 }
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ struct Display {
 // SAFETY: the library never dereferences `user`, and the program guarantees that its callback can be called with it in another thread.
 unsafe impl Send for Display {}
 
-struct Running {
+struct RunningDevice {
     stop: Arc<AtomicBool>,
     viewer: Arc<Viewer>,
     threads: Vec<JoinHandle<()>>,
@@ -173,7 +173,7 @@ pub extern "C" fn openuvr_init_mud_thread(context: *mut openuvr_mud_context) -> 
                 thread::Builder::new().name("openuvr display".into()).spawn(move || show(&viewer, &stop, display));
             threads.push(thread.map_err(no_thread)?);
         }
-        *running = Some(Running { stop, viewer, threads });
+        *running = Some(RunningDevice { stop, viewer, threads });
         Ok(())
     }))
 }
@@ -183,7 +183,7 @@ pub extern "C" fn openuvr_init_mud_thread(context: *mut openuvr_mud_context) -> 
 pub extern "C" fn openuvr_free_mud_context(context: *mut openuvr_mud_context) {
     guard(|| {
         let Some(entry) = DEVICES.remove(context.addr()) else { return Ok(()) };
-        let Some(Running { stop, viewer, threads }) = lock(&entry.running).take() else { return Ok(()) };
+        let Some(RunningDevice { stop, viewer, threads }) = lock(&entry.running).take() else { return Ok(()) };
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
             let _ = thread.join();

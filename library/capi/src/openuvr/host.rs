@@ -51,13 +51,13 @@ struct State {
     options: Options,
     order: PixelOrder,
     devices: Vec<(DeviceId, RawFd)>,
-    running: Option<Running>,
+    running: Option<RunningHost>,
     reader: Option<Reader>,
     /// The time when the last picture was submitted.
     last_sent_at: Option<Time>,
 }
 
-struct Running {
+struct RunningHost {
     host: Arc<Host>,
     thread: JoinHandle<()>,
 }
@@ -170,7 +170,7 @@ pub extern "C" fn openuvr_init_thread(context: *mut openuvr_context) {
         let thread = thread::Builder::new().name("openuvr".into()).spawn(move || writer.run());
         let thread =
             thread.map_err(|error| Fault::new(nl_status::System, format!("cannot start a thread: {error}")))?;
-        state.running = Some(Running { host, thread });
+        state.running = Some(RunningHost { host, thread });
         Ok(())
     });
     if outcome != nl_status::Ok {
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn openuvr_send_frame(context: *mut openuvr_context) -> i3
         let entry = get(context)?;
         let mut state = lock(&entry.state);
         let State { options, order, running, reader, last_sent_at, .. } = &mut *state;
-        let Some(Running { host, .. }) = running else {
+        let Some(RunningHost { host, .. }) = running else {
             return Err(Fault::argument("the host has no thread: call openuvr_init_thread first"));
         };
         let (now, interval) = (host.now(), Span::from_secs(1) / i64::from(options.fps.max(1)));
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn openuvr_free_context(context: *mut openuvr_context) {
             // SAFETY: this function's contract.
             unsafe { reader.delete() };
         }
-        if let Some(Running { host, thread }) = state.running.take() {
+        if let Some(RunningHost { host, thread }) = state.running.take() {
             let closed = host.close();
             let _ = thread.join();
             closed?;

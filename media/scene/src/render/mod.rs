@@ -17,7 +17,7 @@ use nearlight_wire::{Fov, Pose, View};
 
 use crate::canvas::check_size;
 use crate::plaza::{Environment, Surface};
-use crate::world::{Instance, Show, Sprite};
+use crate::world::{DrawList, Instance, Sprite};
 use crate::{RenderRequest, RenderedPicture, SceneError};
 use eye::Eye;
 use pipelines::{INSTANCE_BYTES, Pipelines, SPRITE_BYTES};
@@ -213,7 +213,7 @@ impl Renderer {
         let views = [View { pose, fov: Fov::symmetric(1.1, f32::from(width) / f32::from(height)) }];
         let request = RenderRequest { viewer: crate::Viewer(u32::MAX), views: &views, width, height };
         let started = clock();
-        self.draw(&request, &Show::default(), &mut |_| {})?;
+        self.draw(&request, &DrawList::default(), &mut |_| {})?;
         Ok(clock() - started)
     }
 
@@ -263,7 +263,7 @@ impl Renderer {
     pub fn draw(
         &mut self,
         request: &RenderRequest<'_>,
-        show: &Show,
+        show: &DrawList,
         take: &mut dyn FnMut(RenderedPicture<'_>),
     ) -> Result<DrawStatistics, SceneError> {
         if !(1..=2).contains(&request.views.len()) {
@@ -288,7 +288,7 @@ impl Renderer {
     }
 
     /// Uploads the visible instances, sprites and names to the adapter. Returns the runs of each model and the numbers of sprites and names.
-    fn upload(&mut self, show: &Show, eyes: &[Eye]) -> InstanceRuns {
+    fn upload(&mut self, show: &DrawList, eyes: &[Eye]) -> InstanceRuns {
         let seen = |instance: &&Instance| eyes.iter().any(|eye| eye.sees(instance.position(), instance.reach));
         let mut instances: Vec<&Instance> = show.instances.iter().filter(seen).collect();
         instances.sort_by_key(|instance| instance.model);

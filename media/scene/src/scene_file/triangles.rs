@@ -34,7 +34,7 @@ pub struct Triangles<'a> {
 }
 
 /// The surface of a primitive.
-struct Look<'a> {
+struct PrimitiveSurface<'a> {
     colour: Vec3,
     texture: Option<gltf::texture::Info<'a>>,
     is_lit: bool,
@@ -123,7 +123,7 @@ impl<'a> Triangles<'a> {
     }
 
     /// Returns the number of the picture that the primitive shows: 0 is white, and the file's pictures follow.
-    fn surface(&mut self, look: &Look<'_>, mesh: &Mesh) -> usize {
+    fn surface(&mut self, look: &PrimitiveSurface<'_>, mesh: &Mesh) -> usize {
         let Some(texture) = look.texture.as_ref().map(gltf::texture::Info::texture) else { return 0 };
         let Some(picture) = texture.source().map(|source| source.index()) else {
             self.untextured += 1;
@@ -160,7 +160,7 @@ impl<'a> Triangles<'a> {
     fn texture_coordinates(
         &self,
         primitive: &gltf::Primitive<'_>,
-        look: &Look<'_>,
+        look: &PrimitiveSurface<'_>,
         corners: usize,
     ) -> Result<Option<Vec<Vec2>>, String> {
         let Some(texture) = &look.texture else { return Ok(None) };
@@ -197,13 +197,13 @@ impl<'a> Triangles<'a> {
     }
 }
 
-fn look<'a>(material: &gltf::Material<'a>) -> Look<'a> {
+fn look<'a>(material: &gltf::Material<'a>) -> PrimitiveSurface<'a> {
     let metallic = material.pbr_metallic_roughness();
     let ([red, green, blue, _], texture) = match material.pbr_specular_glossiness() {
         Some(specular) => (specular.diffuse_factor(), specular.diffuse_texture()),
         None => (metallic.base_color_factor(), metallic.base_color_texture()),
     };
-    Look { colour: Vec3::new(red, green, blue), texture, is_lit: !material.unlit() }
+    PrimitiveSurface { colour: Vec3::new(red, green, blue), texture, is_lit: !material.unlit() }
 }
 
 /// Returns the triangles of a list, strip or fan, each with three indices.

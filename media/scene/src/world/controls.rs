@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Hand, HapticsTarget, InputEvent, Key, Pointer, PointerButton, ScreenPoint};
 
-use super::{Act, Action};
+use super::{Action, HandAction};
 use crate::ViewerInput;
 
 /// Pixels of a wheel notch, as browsers count it, and the largest number of notches in one input.
@@ -56,7 +56,7 @@ pub struct Controls {
 
 impl Controls {
     /// Returns what the viewer did, in order.
-    pub fn on_input(&mut self, now: Time, input: &ViewerInput) -> Vec<Act> {
+    pub fn on_input(&mut self, now: Time, input: &ViewerInput) -> Vec<HandAction> {
         let mut acts = Vec::new();
         let pointer = input.devices.pointer.unwrap_or_default();
         for event in &input.events {
@@ -72,7 +72,7 @@ impl Controls {
     }
 
     /// Returns the grab of a finger that has rested long enough, if there is one.
-    pub fn on_time(&mut self, now: Time) -> Option<Act> {
+    pub fn on_time(&mut self, now: Time) -> Option<HandAction> {
         if self.holding.is_some() {
             return None;
         }
@@ -83,7 +83,7 @@ impl Controls {
         Some(by_head(Action::Grab))
     }
 
-    fn on_event(&mut self, now: Time, event: &InputEvent, captured: bool, acts: &mut Vec<Act>) {
+    fn on_event(&mut self, now: Time, event: &InputEvent, captured: bool, acts: &mut Vec<HandAction>) {
         match event {
             InputEvent::Key { key, pressed: true } => acts.extend(by_key(*key)),
             // A click that only captures the pointer is not meant for the world.
@@ -122,12 +122,12 @@ impl Controls {
             InputEvent::GamepadButton { gamepad, button, pressed } => {
                 let shakes = Some(HapticsTarget::Gamepad(*gamepad));
                 let action = action_of(&GAMEPAD, *button, *pressed, GAMEPAD_GRAB);
-                acts.extend(action.map(|action| Act { shakes, ..by_head(action) }));
+                acts.extend(action.map(|action| HandAction { shakes, ..by_head(action) }));
             }
             InputEvent::ControllerButton { hand, button, pressed } => {
                 let shakes = Some(HapticsTarget::Controller(*hand));
                 let action = action_of(&CONTROLLER, *button, *pressed, CONTROLLER_GRAB);
-                acts.extend(action.map(|action| Act { hand: *hand, action, shakes }));
+                acts.extend(action.map(|action| HandAction { hand: *hand, action, shakes }));
             }
             InputEvent::Key { .. }
             | InputEvent::KeyRepeated { .. }
@@ -137,7 +137,7 @@ impl Controls {
         }
     }
 
-    fn turn_wheel(&mut self, pointer: Pointer, acts: &mut Vec<Act>) {
+    fn turn_wheel(&mut self, pointer: Pointer, acts: &mut Vec<HandAction>) {
         let (_, [_, down]) = pointer.since(&self.pointer);
         self.pointer = pointer;
         if !self.grabbing {
@@ -151,11 +151,11 @@ impl Controls {
     }
 }
 
-const fn by_head(action: Action) -> Act {
-    Act { hand: Hand::None, action, shakes: None }
+const fn by_head(action: Action) -> HandAction {
+    HandAction { hand: Hand::None, action, shakes: None }
 }
 
-fn by_key(key: Key) -> Option<Act> {
+fn by_key(key: Key) -> Option<HandAction> {
     match key.code()? {
         "KeyF" => Some(by_head(Action::Throw)),
         "KeyR" => Some(by_head(Action::Reset)),
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    fn actions(acts: &[Act]) -> Vec<Action> {
+    fn actions(acts: &[HandAction]) -> Vec<Action> {
         acts.iter().map(|act| act.action).collect()
     }
 
@@ -252,8 +252,8 @@ mod tests {
         let pad = InputEvent::GamepadButton { gamepad: 2, button: 2, pressed: true };
         let acts = controls.on_input(Time::ZERO, &ViewerInput { events: vec![event, pad], ..ViewerInput::default() });
         let by_hand =
-            Act { hand: Hand::Left, action: Action::Grab, shakes: Some(HapticsTarget::Controller(Hand::Left)) };
-        assert_eq!(acts, [by_hand, Act { shakes: Some(HapticsTarget::Gamepad(2)), ..by_head(Action::Throw) }]);
+            HandAction { hand: Hand::Left, action: Action::Grab, shakes: Some(HapticsTarget::Controller(Hand::Left)) };
+        assert_eq!(acts, [by_hand, HandAction { shakes: Some(HapticsTarget::Gamepad(2)), ..by_head(Action::Throw) }]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::f32::consts::TAU;
 
 use glam::{Quat, Vec3, Vec4};
 
-use super::show::{Instance, Model, Show, Sprite};
+use super::show::{DrawList, Instance, Model, Sprite};
 use crate::plaza::build::{BEAM, BEAM_HALF, BEAM_TURN, RINGS, SCULPTURE, lantern_places};
 use crate::plaza::light::{Lighting, smooth};
 use crate::plaza::mesh::Layer;
@@ -22,7 +22,7 @@ const SKY_LANTERNS: i32 = 26;
 const JETS: i32 = 9;
 const DROPS: i32 = 9;
 
-pub fn add(age: f64, lighting: &Lighting, show: &mut Show) {
+pub fn add(age: f64, lighting: &Lighting, show: &mut DrawList) {
     rings(age, show);
     pendulums(age, lighting, show);
     lanterns(age, show);
@@ -74,7 +74,7 @@ pub fn pearls(age: f64) -> [Vec3; 3] {
     [0, 1, 2].map(|index| pearl(age, index, rings[index], 0))
 }
 
-fn rings(age: f64, show: &mut Show) {
+fn rings(age: f64, show: &mut DrawList) {
     let mut innermost = Quat::IDENTITY;
     for (index, (frame, radius)) in ring_frames(age).into_iter().enumerate() {
         innermost = frame;
@@ -114,7 +114,7 @@ pub fn pendulum(index: u32, swing: f32) -> (Quat, Vec3, Vec3, f32) {
     (swing, down(length / 2.0), down(length), length)
 }
 
-fn pendulums(age: f64, lighting: &Lighting, show: &mut Show) {
+fn pendulums(age: f64, lighting: &Lighting, show: &mut DrawList) {
     for index in 0..PENDULUMS {
         let share = index as f32 / (PENDULUMS - 1) as f32;
         let (turn, middle, place, length) = pendulum(index, 0.42 * angle(age, pendulum_rate(index)).cos());
@@ -129,7 +129,7 @@ fn pendulums(age: f64, lighting: &Lighting, show: &mut Show) {
     }
 }
 
-fn lanterns(age: f64, show: &mut Show) {
+fn lanterns(age: f64, show: &mut DrawList) {
     for (index, place) in lantern_places().into_iter().enumerate() {
         let shift = index as f32 * 1.9;
         let place = place + Vec3::new(0.05 * sway(age, 0.9, shift), 0.04 * sway(age, 1.3, shift), 0.0);
@@ -147,7 +147,7 @@ fn lanterns(age: f64, show: &mut Show) {
 }
 
 /// Adds paper lanterns that rise over the trees and fade in the evening.
-fn sky_lanterns(age: f64, show: &mut Show) {
+fn sky_lanterns(age: f64, show: &mut DrawList) {
     for index in 0..SKY_LANTERNS {
         let random = |salt: i32| lattice(index, salt, 77);
         let rise = ((age * 0.42) as f32 + random(0) * 40.0).rem_euclid(40.0);
@@ -168,7 +168,7 @@ fn sky_lanterns(age: f64, show: &mut Show) {
     }
 }
 
-fn water(age: f64, show: &mut Show) {
+fn water(age: f64, show: &mut DrawList) {
     let mut pool = Instance::new(Model::Water, SCULPTURE + Vec3::Y * 0.43, Quat::IDENTITY, Vec3::new(2.14, 1.0, 2.14));
     (pool.colour, pool.metal, pool.sunlight) = (Vec3::new(0.62, 0.76, 0.84), 0.82, 0.3);
     pool.ripple = angle(age, 1.0) + 0.001;
@@ -193,7 +193,7 @@ fn water(age: f64, show: &mut Show) {
     }
 }
 
-fn fireflies(age: f64, show: &mut Show) {
+fn fireflies(age: f64, show: &mut DrawList) {
     for index in 0..16 {
         let random = |salt: i32| lattice(index, salt, 55);
         let shift = random(0) * TAU;

@@ -24,7 +24,7 @@ use controls::Controls;
 use people::People;
 use shared::{CarriedObject, Person, RoomRequest, thrown_ball};
 
-pub use show::{Instance, Model, Show, Sprite, Tag};
+pub use show::{DrawList, Instance, Model, Sprite, Tag};
 
 /// Thrown balls in the world at a time. A new one replaces the oldest.
 const MAX_THROWN: usize = 16;
@@ -81,7 +81,7 @@ pub enum Action {
 
 /// An action, the hand that performs it, and the device that triggered it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Act {
+pub struct HandAction {
     /// The hand. If it is not tracked, the head points instead.
     pub hand: Hand,
     pub action: Action,
@@ -195,7 +195,7 @@ impl World {
         self.on_acts(now, viewer, &Presence { head: input.head, hands }, &acts);
     }
 
-    fn on_acts(&mut self, now: Time, viewer: Viewer, presence: &Presence, acts: &[Act]) {
+    fn on_acts(&mut self, now: Time, viewer: Viewer, presence: &Presence, acts: &[HandAction]) {
         self.viewers.insert(viewer, presence.clone());
         for act in acts {
             self.act(now, viewer, *act);
@@ -305,7 +305,7 @@ impl World {
         rays.filter_map(|(origin, turn)| self.pick(origin, turn * Vec3::NEG_Z)).map(|(body, _)| body).collect()
     }
 
-    fn act(&mut self, now: Time, viewer: Viewer, event: Act) {
+    fn act(&mut self, now: Time, viewer: Viewer, event: HandAction) {
         let Some((origin, turn)) = self.ray(viewer, event.hand) else { return };
         let direction = turn * Vec3::NEG_Z;
         let target = self.pick(origin, direction);

@@ -144,7 +144,7 @@ const TAG_OFFSET: f32 = 0.25;
 
 /// Everything that moves, ready to be drawn.
 #[derive(Clone, Debug, Default)]
-pub struct Show {
+pub struct DrawList {
     pub instances: Vec<Instance>,
     pub sprites: Vec<Sprite>,
     pub tags: Vec<Tag>,
@@ -157,8 +157,8 @@ fn tag(name: &Arc<str>, colour: Vec3, presence: &Presence) -> Tag {
 
 impl World {
     /// Returns everything that moves as `viewer` sees it.
-    pub fn show(&self, viewer: Viewer) -> Show {
-        let mut show = Show::default();
+    pub fn show(&self, viewer: Viewer) -> DrawList {
+        let mut show = DrawList::default();
         let pointed = self.pointed_at(viewer);
         for (index, body) in self.bodies.iter().enumerate() {
             let viewer = self.grips.iter().find(|grip| grip.body == index).map(|grip| viewer_colour(grip.viewer));
@@ -224,7 +224,7 @@ impl World {
         let parked = self.thrown_numbers().map(|object| thrown_ball(object, PARKED_PLACE, Vec3::ONE));
         let bodies = self.bodies.iter().filter(|body| body.home.is_some()).cloned().chain(parked);
         let bodies = bodies.map(|body| (Some(body.object), self.body_instance(&body, None, false)));
-        let mut show = Show::default();
+        let mut show = DrawList::default();
         if self.setting.decor {
             decor::add(0.0, &self.setting.lighting, &mut show);
         }
@@ -252,7 +252,7 @@ impl World {
         })
     }
 
-    fn avatar(&self, colour: Vec3, presence: &Presence, show: &mut Show) {
+    fn avatar(&self, colour: Vec3, presence: &Presence, show: &mut DrawList) {
         let (head, turn) = place(&presence.head);
         let sunlight = self.setting.lighting.sunlight(head);
         let mut part = |model: Model, position: Vec3, rotation: Quat, scale: Vec3, tint: Vec3, metal: f32| {

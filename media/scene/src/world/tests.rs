@@ -21,8 +21,8 @@ fn looking_at(target: Vec3) -> Presence {
     Presence { head: Pose { position: eye.to_array(), orientation: turn.to_array() }, hands: Vec::new() }
 }
 
-fn event(hand: Hand, action: Action) -> Act {
-    Act { hand, action, shakes: None }
+fn event(hand: Hand, action: Action) -> HandAction {
+    HandAction { hand, action, shakes: None }
 }
 
 fn run(world: &mut World, from: u64, to: u64) {
@@ -270,7 +270,7 @@ impl Shared {
         }
     }
 
-    fn act(&mut self, target: Vec3, acts: &[Act]) {
+    fn act(&mut self, target: Vec3, acts: &[HandAction]) {
         self.world.on_acts(self.now, ME, &looking_at(target), acts);
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::link_layer::{
-    Channel, ConnectConfig, Connecting, HardwareAddress, Responder, ResponderAction, ResponderConfig,
+    Channel, ClientHandshake, ConnectConfig, HardwareAddress, Responder, ResponderAction, ResponderConfig,
     ResponderStatistics, session_index,
 };
 use crate::packet::{Frames, PacketSocket, interfaces};
@@ -100,7 +100,7 @@ enum Endpoint {
         logged: LoggedStatistics,
     },
     Client {
-        connecting: Option<Box<Connecting>>,
+        connecting: Option<Box<ClientHandshake>>,
         server: HardwareAddress,
         opened: Option<oneshot::Sender<Arc<EthernetSession>>>,
     },
@@ -366,7 +366,7 @@ pub async fn connect_ethernet(
     let token = link.token.clone().unwrap_or_default();
     let (client, server) = (interface.address(), link.server);
     let opening = ConnectConfig { token, client, server, mtu: interface.mtu()? };
-    let connecting = Some(Box::new(Connecting::new(clock.now(), opening, random)));
+    let connecting = Some(Box::new(ClientHandshake::new(clock.now(), opening, random)));
     let (taken, opened) = oneshot::channel();
     let hub = Hub::new(interface, Endpoint::Client { connecting, server, opened: Some(taken) }, clock)?;
     let ended = |hub: &Hub| {

@@ -8,7 +8,7 @@ use arbitrary::Arbitrary;
 use nearlight_units::{Span, Time};
 
 use crate::link_layer::{
-    Channel, ConnectConfig, Connecting, HardwareAddress, Responder, ResponderAction, ResponderConfig,
+    Channel, ClientHandshake, ConnectConfig, HardwareAddress, Responder, ResponderAction, ResponderConfig,
 };
 
 pub(crate) const TOKEN: &str = "a-token-of-the-owner-s";
@@ -99,7 +99,7 @@ struct Side {
 pub struct Pair {
     now: Time,
     responder: Responder,
-    connecting: Option<Connecting>,
+    connecting: Option<ClientHandshake>,
     client: Side,
     server: Side,
 }
@@ -113,7 +113,7 @@ impl Pair {
         Self {
             now,
             responder: Responder::new(config, repeatable(1)),
-            connecting: Some(Connecting::new(now, opening, repeatable(2))),
+            connecting: Some(ClientHandshake::new(now, opening, repeatable(2))),
             client: Side::default(),
             server: Side::default(),
         }

@@ -39,7 +39,7 @@ pub struct ConnectConfig {
 }
 
 /// A client's end of a handshake.
-pub struct Connecting {
+pub struct ClientHandshake {
     opening: ConnectConfig,
     secrets: Secrets,
     nonce: Nonce,
@@ -56,7 +56,7 @@ enum Stage {
     Initiating { state: Box<Initiator>, frame: Vec<u8>, until: Time },
 }
 
-impl Connecting {
+impl ClientHandshake {
     pub fn new(now: Time, opening: ConnectConfig, random: impl FnMut(&mut [u8]) + Send + 'static) -> Self {
         let mut random: Random = Box::new(random);
         let (mut nonce, mut index) = ([0; NONCE_BYTES], [0; 4]);
@@ -153,7 +153,7 @@ impl Connecting {
         })
     }
 
-    /// When [`Connecting::poll_transmit`] has the next frame.
+    /// When [`ClientHandshake::poll_transmit`] has the next frame.
     #[must_use]
     pub const fn poll_timeout(&self) -> Time {
         self.send_at

@@ -21,7 +21,7 @@ mod secrets;
 
 pub use address::{HardwareAddress, InvalidHardwareAddress};
 pub use channel::{Channel, ChannelStatistics, DATAGRAM_OVERHEAD, EndReason, QueueFull, SILENCE_LIMIT};
-pub use handshake::{ConnectConfig, Connecting, Responder, ResponderAction, ResponderConfig, ResponderStatistics};
+pub use handshake::{ClientHandshake, ConnectConfig, Responder, ResponderAction, ResponderConfig, ResponderStatistics};
 pub use layout::{ETHERTYPE, MIN_MTU, session_index};
 
 #[cfg(test)]

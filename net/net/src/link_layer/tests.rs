@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::link_layer::fuzzing::{CLIENT, End, Operation, Pair, SERVER, TOKEN, repeatable, run};
 use crate::link_layer::{
-    Channel, ConnectConfig, Connecting, EndReason, HardwareAddress, Responder, ResponderAction, ResponderConfig,
+    Channel, ClientHandshake, ConnectConfig, EndReason, HardwareAddress, Responder, ResponderAction, ResponderConfig,
     SILENCE_LIMIT,
 };
 
@@ -18,13 +18,13 @@ fn responder(allowed: Option<BTreeSet<HardwareAddress>>) -> Responder {
     Responder::new(ResponderConfig { token: TOKEN.into(), address: SERVER, allowed, mtu: 1_500 }, repeatable(1))
 }
 
-fn connecting(token: &str, seed: u64) -> Connecting {
+fn connecting(token: &str, seed: u64) -> ClientHandshake {
     let opening = ConnectConfig { token: token.into(), client: CLIENT, server: SERVER, mtu: 1_500 };
-    Connecting::new(START, opening, repeatable(seed))
+    ClientHandshake::new(START, opening, repeatable(seed))
 }
 
 /// A client's two frames and the server's sessions, where nothing is lost.
-fn shake(responder: &mut Responder, client: &mut Connecting) -> Option<(Vec<Vec<u8>>, Channel, Channel)> {
+fn shake(responder: &mut Responder, client: &mut ClientHandshake) -> Option<(Vec<Vec<u8>>, Channel, Channel)> {
     let (mut frames, mut server) = (Vec::new(), None);
     for step in 0..4 {
         let now = START + Span::from_millis(step);
@@ -265,7 +265,7 @@ fn jumbo_frames_are_used_where_they_get_through() {
     for (carried, largest) in [(9_000, 8_968), (1_500, 1_468)] {
         let config = ResponderConfig { token: TOKEN.into(), address: SERVER, allowed: None, mtu: 9_000 };
         let opening = ConnectConfig { token: TOKEN.into(), client: CLIENT, server: SERVER, mtu: 9_000 };
-        let mut client = Connecting::new(START, opening, repeatable(2));
+        let mut client = ClientHandshake::new(START, opening, repeatable(2));
         let mut responder = Responder::new(config, repeatable(1));
         let (_, mut client, mut server) = shake(&mut responder, &mut client).expect("a session");
         assert_eq!(server.max_datagram(), 1_468, "nothing is known yet");

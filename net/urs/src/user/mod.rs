@@ -17,7 +17,7 @@ use crate::input::{Event, EventKind, InputError, KeyboardState, Message, Packet,
 use camera::{Camera, Motion};
 use gamepad::Gamepad;
 use touch::Touch;
-use typing::Typing;
+use typing::TypedKey;
 
 /// Interval of samples while something moves: twice per frame at 60 frames a second.
 const STEP_INTERVAL: Span = Span::from_millis(8);
@@ -49,7 +49,7 @@ const WALK_KEYS: [(u8, [f32; 3]); 12] = [
 pub struct User {
     camera: Camera,
     keys: KeyboardState,
-    typing: Typing,
+    typing: TypedKey,
     /// The pointer's state. None before the client has reported a mouse.
     pointer: Option<Pointer>,
     touch: Touch,
@@ -77,7 +77,7 @@ impl User {
         Self {
             camera: Camera::at(start),
             keys: KeyboardState::default(),
-            typing: Typing::default(),
+            typing: TypedKey::default(),
             pointer: None,
             touch: Touch::default(),
             gamepad: None,

@@ -7,13 +7,13 @@ use crate::input::{KeyboardState, key};
 
 /// The key that last went down, which is the one that repeats.
 #[derive(Debug, Default)]
-pub(super) struct Typing {
+pub(super) struct TypedKey {
     newest: Option<u8>,
     /// Whether the letter of its press has arrived. Further ones are repeats.
     has_letter: bool,
 }
 
-impl Typing {
+impl TypedKey {
     pub(super) fn on_state(&mut self, before: &KeyboardState, now: &KeyboardState) {
         // Keys that type have the lower numbers.
         let pressed = (0..key::COUNT).find(|key| now.is_down(*key) && !before.is_down(*key));

@@ -139,7 +139,8 @@ fn missing_numbers_are_pieces_of_frames() {
     stream.on_frame(FrameId(1), ParityGroups::new(2, 0), 0);
     let numbers = [0x7fff_u16, 0x8000, 0x8002, 0x8003, 0x8004, 0x0001, 0x7ffe];
     let missing = stream.missing(numbers.into_iter()).missing;
-    let expected = [(0, 0, 2), (1, 0, 2)].map(|(frame, first, count)| Missing { frame: FrameId(frame), first, count });
+    let expected =
+        [(0, 0, 2), (1, 0, 2)].map(|(frame, first, count)| MissingRun { frame: FrameId(frame), first, count });
     assert_eq!(missing, expected);
     // Far more than a message holds, and still bounded.
     let many = std::iter::repeat_n([0x7fff, 0x8001], 1_000).flatten();
@@ -155,7 +156,7 @@ fn numbers_wrap_like_the_clients() {
     let number = stream.piece(FrameId(39_999), 1, PacketSeq(0), &[]).expect("the newest").header.sequence_number;
     assert_eq!(number, (0x7fff_u32 + 79_999) as u16);
     let missing = stream.missing(std::iter::once(number)).missing;
-    assert_eq!(missing, [Missing { frame: FrameId(39_999), first: 1, count: 1 }]);
+    assert_eq!(missing, [MissingRun { frame: FrameId(39_999), first: 1, count: 1 }]);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //!
 //! A key is pressed by its position, for programs such as games that use positions. The viewer's layout determines the character that it
 //! types, or that it means as a command: if the display's layout differs, the display's map is changed at that position before the key is
-//! pressed. Held keys repeat when the viewer's system repeats them, never by the display's clock, or a release that is late would type. Text without a key, as
-//! input methods and on-screen keyboards send it, is typed on the display's own keys if they have the character, and otherwise on spare key
-//! codes to which it is assigned.
+//! pressed. Held keys repeat when the viewer's system repeats them and never by the display's clock, because a late release would then type
+//! more characters. Text without a key, as input methods and on-screen keyboards send it, is typed on the display's own keys if they have the
+//! character, and otherwise on spare key codes to which it is assigned.
 
 use std::collections::{BTreeMap, VecDeque};
 

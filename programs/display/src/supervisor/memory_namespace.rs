@@ -19,9 +19,9 @@ use crate::supervisor::sandbox::Sandbox;
 pub(super) enum MemoryNamespace {
     /// The display needs no such memory, so the sandbox gives the program a namespace of its own.
     Unused,
-    /// The machine's.
+    /// The machine's namespace.
     Machine,
-    /// That of the X server, which was started in it. `in_user_namespace` is set if it belongs to a user namespace of the X server's.
+    /// The namespace in which the X server was started. `in_user_namespace` is set if it belongs to a user namespace of the X server's.
     Display { server: Option<Pid>, in_user_namespace: bool },
 }
 

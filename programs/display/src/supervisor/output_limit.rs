@@ -31,20 +31,20 @@ pub(crate) struct OutputLimit {
     /// Bytes that may be logged now, and when that was.
     available: u64,
     updated: Time,
-    left_out: LeftOut,
+    left_out: OmittedLines,
     /// When lines that were left out were last counted in the log.
     noticed: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct LeftOut {
+struct OmittedLines {
     lines: u64,
     bytes: u64,
 }
 
 impl OutputLimit {
     pub(crate) const fn new(now: Time) -> Self {
-        Self { available: BURST_BYTES, updated: now, left_out: LeftOut { lines: 0, bytes: 0 }, noticed: None }
+        Self { available: BURST_BYTES, updated: now, left_out: OmittedLines { lines: 0, bytes: 0 }, noticed: None }
     }
 
     /// Decides about a line of this length.
@@ -64,7 +64,7 @@ impl OutputLimit {
 
     /// Returns the notice about lines that were left out since the last one.
     pub(crate) fn take_notice(&mut self, now: Time) -> Option<String> {
-        let LeftOut { lines, bytes } = std::mem::take(&mut self.left_out);
+        let OmittedLines { lines, bytes } = std::mem::take(&mut self.left_out);
         (lines > 0).then(|| {
             self.noticed = Some(now);
             format!(

@@ -1,4 +1,4 @@
-//! What NATS asks of a fleet, and what a fleet believes of what NATS says. No timing is asserted but that of seconds.
+//! Tests how a fleet logs in to NATS, and which messages from NATS it believes. Timing is asserted only to within seconds.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -45,7 +45,7 @@ fn is_let_in(url: &str, further: &[&str]) {
     assert_ne!(port_of(&mut front.0), 0);
 }
 
-/// What a front says that NATS does not let in.
+/// Returns what a front prints if NATS refuses it.
 fn words_of_refused(url: &str, further: &[&str]) -> String {
     let Output { status, stderr, .. } = front(url, further).wait_with_output().expect("it ends");
     let words = String::from_utf8_lossy(&stderr).into_owned();
@@ -189,10 +189,10 @@ fn a_nats_without_tls_gets_no_password_over_tls() {
     assert!(first_warning(&mut child.0).contains("waits for NATS"));
 }
 
-/// Bytes that a stranger remembers: more than a second of what NATS carries here.
+/// Bytes that a stranger keeps: more than NATS carries here in a second.
 const REMEMBERED: usize = 512 << 10;
 
-/// A client of NATS without anything of the fleet, which hears and says what it likes.
+/// A client of NATS that does not have the fleet's key. It receives all messages and publishes arbitrary ones.
 struct Stranger {
     stream: TcpStream,
     heard: Vec<u8>,

@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use nearlight_fec::ParityGroups;
 use nearlight_units::{FrameId, PacketSeq, Span, Time};
-use nearlight_wire::{Feedback, MAX_NACK_ENTRIES, Missing, Nack};
+use nearlight_wire::{Feedback, MAX_NACK_ENTRIES, MissingRun, Nack};
 
 use super::packets::{PacketHistory, PacketRecord, PacketState, REORDER_PACKETS};
 use super::{Content, Piece};
@@ -117,7 +117,7 @@ impl PieceHistory {
         round_trip: Span,
         groups: impl Fn(FrameId) -> Option<ParityGroups>,
     ) -> Nack {
-        let pieces = |run: &Missing| {
+        let pieces = |run: &MissingRun| {
             let frame = run.frame;
             (run.first..run.first.saturating_add(run.count)).map(move |index| (frame, index))
         };
@@ -203,13 +203,13 @@ fn group_of((frame, index): Piece, groups: impl Fn(FrameId) -> Option<ParityGrou
 }
 
 fn in_runs(pieces: BTreeSet<Piece>) -> Nack {
-    let mut missing: Vec<Missing> = Vec::new();
+    let mut missing: Vec<MissingRun> = Vec::new();
     for (frame, index) in pieces {
         let full = missing.len() == MAX_NACK_ENTRIES;
         match missing.last_mut() {
             Some(run) if run.frame == frame && run.first + run.count == index => run.count += 1,
             _ if full => break,
-            _ => missing.push(Missing { frame, first: index, count: 1 }),
+            _ => missing.push(MissingRun { frame, first: index, count: 1 }),
         }
     }
     Nack { missing }

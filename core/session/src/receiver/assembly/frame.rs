@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use nearlight_units::{FrameId, RemoteTime, Span, Time};
-use nearlight_wire::{MAX_NACK_ENTRIES, Missing, SymbolHeader};
+use nearlight_wire::{MAX_NACK_ENTRIES, MissingRun, SymbolHeader};
 
 /// Symbols older than the newest one by this count as missing. Packets are reordered by less on real paths; RFC 9002 section 6.1.2 allows
 /// an eighth of a round trip.
@@ -175,7 +175,7 @@ impl Assembly {
     }
 
     /// Updates which missing symbols are suspect, and returns those to request. `waiting` repairs replace as many symbols.
-    pub(super) fn missing(&mut self, now: Time, id: FrameId, retry: Span, waiting: usize) -> Vec<Missing> {
+    pub(super) fn missing(&mut self, now: Time, id: FrameId, retry: Span, waiting: usize) -> Vec<MissingRun> {
         if self.is_refused() {
             return Vec::new();
         }
@@ -194,7 +194,7 @@ impl Assembly {
                 self.request_failed |= self.requested_at.is_some();
                 self.requested_at = Some(now);
                 self.retry_at = Some(now + retry);
-                return vec![Missing::whole(id)];
+                return vec![MissingRun::whole(id)];
             }
             self.retry_at = self.requested_at.map(|at| at + retry);
             return Vec::new();
@@ -202,7 +202,7 @@ impl Assembly {
         if everything {
             self.suspect_to = self.slots.len();
         }
-        let mut runs: Vec<Missing> = Vec::new();
+        let mut runs: Vec<MissingRun> = Vec::new();
         let mut oldest_asked = None;
         let needed = (self.slots.len() - self.have_count).saturating_sub(waiting);
         let missing = self.slots[..self.suspect_to].iter_mut().enumerate().filter(|(_, slot)| !slot.have);
@@ -213,7 +213,7 @@ impl Assembly {
                 slot.requested_at = Some(now);
                 match runs.last_mut() {
                     Some(run) if usize::from(run.first + run.count) == index => run.count += 1,
-                    _ => runs.push(Missing { frame: id, first: index as u16, count: 1 }),
+                    _ => runs.push(MissingRun { frame: id, first: index as u16, count: 1 }),
                 }
             }
             let requested_at = slot.requested_at.unwrap_or(now);

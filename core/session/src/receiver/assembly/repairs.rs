@@ -6,7 +6,7 @@ use nearlight_wire::{CoveredFrame, RepairHeader};
 
 use super::frame::{Assembly, Shape};
 use super::{Assembler, PendingFrame};
-use crate::receiver::coded::Coded;
+use crate::receiver::coded::RepairDecoder;
 
 /// A frame that was complete and did not match the digest that a repair announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +130,8 @@ impl Assembler {
     }
 
     /// Creates the decoders, with all symbols that arrived before the first repair.
-    fn first_repair(&self) -> Coded {
-        let mut coded = Coded::new();
+    fn first_repair(&self) -> RepairDecoder {
+        let mut coded = RepairDecoder::new();
         for (id, assembly) in &self.frames {
             let Some(Shape { symbols, frame_bytes, .. }) = assembly.shape else { continue };
             let Ok(code) = Code::new(FrameId(*id), frame_bytes, symbols) else { continue };
@@ -143,7 +143,7 @@ impl Assembler {
     }
 
     /// Adopts frames that repairs have completed.
-    pub(super) fn take_recovered(&mut self, now: Time, coded: &mut Coded, sent_at: RemoteTime) {
+    pub(super) fn take_recovered(&mut self, now: Time, coded: &mut RepairDecoder, sent_at: RemoteTime) {
         while let Some((frame, bytes, recovered)) = coded.poll_recovered() {
             let Some(assembly) = self.frames.get_mut(&frame.0) else { continue };
             if assembly.frame_bytes() == bytes.len() && !assembly.is_refused() {

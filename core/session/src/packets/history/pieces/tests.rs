@@ -17,7 +17,7 @@ fn feedback(first: u32, arrived: &[u8]) -> Feedback {
 
 fn named(nack: &Nack) -> Vec<(u32, u16)> {
     let pieces =
-        |run: &Missing| (run.first..run.first + run.count).map(|index| (run.frame.0, index)).collect::<Vec<_>>();
+        |run: &MissingRun| (run.first..run.first + run.count).map(|index| (run.frame.0, index)).collect::<Vec<_>>();
     nack.missing.iter().flat_map(pieces).collect()
 }
 
@@ -63,7 +63,7 @@ fn reported(history: &mut PacketHistory, arrived: &[u8]) -> Vec<(u32, u16)> {
 }
 
 fn asked(history: &mut PacketHistory, now: Time, pieces: &[u16]) -> Vec<(u32, u16)> {
-    let missing = pieces.iter().map(|first| Missing { frame: FrameId(1), first: *first, count: 1 }).collect();
+    let missing = pieces.iter().map(|first| MissingRun { frame: FrameId(1), first: *first, count: 1 }).collect();
     let answered = history.on_request(now, &Nack { missing }, ROUND_TRIP, GROUPS);
     named(&answered.expect("pieces are followed"))
 }
@@ -99,7 +99,7 @@ fn a_receiver_that_must_have_the_repair_is_answered() {
     assert_eq!(asked(&mut history, at(5), &[1, 3]), [(1, 1), (1, 3)], "two of one group");
     assert!(asked(&mut history, at(5), &[0]).is_empty());
     assert_eq!(asked(&mut history, at(6), &[2]), [(1, 0), (1, 2)], "the second of a group frees the first");
-    let nack = Nack { missing: vec![Missing { frame: FrameId(1), first: 0, count: 4 }] };
+    let nack = Nack { missing: vec![MissingRun { frame: FrameId(1), first: 0, count: 4 }] };
     let unprotected = protected(1).on_request(at(5), &nack, ROUND_TRIP, |_| Some(ParityGroups::new(4, 0)));
     assert_eq!(unprotected, Some(nack));
 }
@@ -108,7 +108,7 @@ fn a_receiver_that_must_have_the_repair_is_answered() {
 fn what_waits_is_bounded() {
     let mut history = PacketHistory::tracking_pieces();
     for frame in 0..1_000 {
-        let nack = Nack { missing: vec![Missing { frame: FrameId(frame), first: 0, count: 1 }] };
+        let nack = Nack { missing: vec![MissingRun { frame: FrameId(frame), first: 0, count: 1 }] };
         let answered = history.on_request(at(1), &nack, ROUND_TRIP, |_| Some(ParityGroups::new(2, 1)));
         assert_eq!(answered.expect("pieces are followed").missing.is_empty(), frame < 256);
     }
