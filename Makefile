@@ -8,6 +8,7 @@
 # make check   formatting, lints and the page's types
 # make types   writes the page's declarations and the C header anew from the Rust types
 # make install-library   builds and installs libnearlight for C programs                 (PREFIX=/usr/local)
+# make docs    makes a site of the documentation, with search: target/docs/site
 # make dist    builds the packages that users install: target/dist                     (docs/packages.md)
 # make python  builds the Python package's wheel: target/wheels
 # make fuzz    runs every fuzz target for a minute                                     (SECONDS_EACH=900)
@@ -20,7 +21,7 @@ PAGE_SOURCES := $(shell find Cargo.toml Cargo.lock rust-toolchain.toml web/src w
 SECONDS_EACH ?= 60
 PREFIX ?= /usr/local
 
-.PHONY: install uninstall run product test test-all test-further bench check types fuzz build kernel install-library python dist setup-run setup-kernel setup-python setup-dist setup-test setup-test-all clean
+.PHONY: install uninstall run product docs setup-docs test test-all test-further bench check types fuzz build kernel install-library python dist setup-run setup-kernel setup-python setup-dist setup-test setup-test-all clean
 
 run: setup-run product
 	@echo "The command is $(NEARLIGHT); \`make install PREFIX=~/.local\` puts it into PATH."
@@ -34,6 +35,9 @@ setup-python:
 
 setup-kernel:
 	@scripts/setup.sh kernel
+
+setup-docs:
+	@scripts/setup.sh docs
 
 setup-dist:
 	@scripts/setup.sh dist
@@ -53,6 +57,9 @@ product: $(PAGE)
 
 build: product
 	cargo build --release -p nearlight-cli -p nearlight-hook -p nearlight-lab-cli
+
+docs: setup-docs
+	scripts/docs.sh
 
 install: setup-run build
 	scripts/install.sh $(PREFIX)

@@ -74,6 +74,7 @@ scripts/python.sh wheel
 
 # --- trees of files -------------------------------------------------------------------------------------------------------------
 say "collecting files"
+scripts/docs.sh
 archive=nearlight-$version-x86_64-linux
 tree=$stage/$archive
 NEARLIGHT_BUILT=$build/release scripts/install.sh --stage "$tree"

@@ -2,10 +2,12 @@
 # Repeats the Rust suites and the page's tests, and lists which tests failed how often: half of the runs on the machine as it is, half beside
 # as many busy loops as there are processors.
 #
-#   scripts/flaky.sh [RUNS]     10 by default; after `make test`, which builds what it needs
+#   scripts/flaky.sh [RUNS [quiet|busy]]     10 by default; with a second word, all runs are of that kind. After `make test`, which builds what
+#                                            it needs
 set -uo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-10}
+kinds=${2:-both}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 failures=$target/test-logs/failures
 mkdir -p "$(dirname "$failures")"
@@ -19,8 +21,9 @@ trap stop_loops EXIT
 
 for run in $(seq "$runs"); do
   kind=quiet
-  if [ "$run" -gt $(((runs + 1) / 2)) ]; then
-    kind=busy
+  [ "$run" -le $(((runs + 1) / 2)) ] || kind=busy
+  [ "$kinds" = both ] || kind=$kinds
+  if [ "$kind" = busy ]; then
     for _ in $(seq "$(nproc)"); do
       (while :; do :; done) &
       loops+=($!)

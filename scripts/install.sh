@@ -21,6 +21,9 @@ stage() {
   install -D -m 644 -t "$folder/share/nearlight/plans" plans/*.toml
   install -D -m 644 -t "$folder/share/systemd/user" deploy/systemd/nearlight.service
   install -m 755 deploy/packages/install.sh "$folder/install.sh"
+  # `make docs` makes it.
+  local site=${CARGO_TARGET_DIR:-target}/docs/site
+  if [ -d "$site" ]; then cp -r "$site" "$folder/share/doc/nearlight/html"; fi
   "$built/nearlight-lab" documents "$folder"
 }
 

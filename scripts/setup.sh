@@ -4,15 +4,16 @@
 #   scripts/setup.sh run    what building and serving need
 #   scripts/setup.sh kernel that, and what compiles the programs of `nearlight kernel`
 #   scripts/setup.sh python what `run` installs, and what building the Python package needs
-#   scripts/setup.sh dist   what `kernel` and `python` install, and what making packages and testing them needs (Go, dpkg-dev, lintian, mmdebstrap)
+#   scripts/setup.sh docs   what making the documentation's site needs (mdBook)
+#   scripts/setup.sh dist   what `kernel`, `python` and `docs` install, and what making packages and testing them needs (Go, dpkg-dev, lintian, mmdebstrap)
 #   scripts/setup.sh test   what `python` installs, and what `make test` needs (Chromium, a virtual screen, ffmpeg, aiortc, tcpdump, nginx, Caddy, nextest)
 #   scripts/setup.sh test-all  all of these, and what `make test-all` needs (Firefox, WebKit, QEMU and a compiler for aarch64, clang, Go)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-run}
 case $purpose in
-  run | kernel | python | dist | test | test-all) ;;
-  *) echo "setup.sh: \`$purpose\` is none of run, kernel, python, dist, test, test-all" >&2; exit 2 ;;
+  run | kernel | python | docs | dist | test | test-all) ;;
+  *) echo "setup.sh: \`$purpose\` is none of run, kernel, python, docs, dist, test, test-all" >&2; exit 2 ;;
 esac
 tests=$([[ $purpose = test* ]] && echo yes || true)
 
@@ -167,5 +168,11 @@ if [ -n "$tests" ] && ! cargo nextest --version >/dev/null 2>&1; then
     cargo install --quiet --locked --version "$nextest" cargo-nextest
   fi
   rm -rf "$environment"
+fi
+# --- the maker of the documentation's site ------------------------------------------------------------------------------------
+mdbook=0.5.4
+if [[ $purpose = d* ]] && ! mdbook --version 2>/dev/null | grep -q "$mdbook"; then
+  say "installing: mdBook $mdbook (from crates.io, into $HOME/.cargo/bin; compiling it takes about three minutes)"
+  cargo install --quiet --locked --version "$mdbook" --no-default-features --features search mdbook
 fi
 say "everything for '$purpose' is installed"

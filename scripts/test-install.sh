@@ -28,6 +28,8 @@ for page in nearlight nearlight-serve nearlight-lab-run nearlight-link; do
   [ -s "$prefix/share/man/man1/$page.1" ] || fail "there is no manual page $page"
 done
 grep -qF -- '\-\-headless' "$prefix/share/man/man1/nearlight-view.1" || fail "the manual page of nearlight view lacks its options"
+# A checkout has the site once `make docs` has made it.
+page=$(nearlight docs --print server 2>&1) && [ -f "$page" ] || [[ $page == *"not installed"* ]] || fail "nearlight docs printed: $page"
 bash -n "$prefix/share/bash-completion/completions/nearlight" || fail "the completions are not a script"
 grep -qF "ExecStart=\"$prefix/bin/nearlight\" serve" "$prefix/share/systemd/user/nearlight.service" || fail "the service file names another command"
 

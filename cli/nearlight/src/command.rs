@@ -11,7 +11,7 @@ use crate::log::format::LogFormat;
 #[cfg(target_os = "linux")]
 use crate::program;
 use crate::terminal::{CommandLine, DEFAULT_LOG_FILTER, QUIET_LOG_FILTER};
-use crate::{doctor, front, hook, links, serve, view};
+use crate::{docs, doctor, front, hook, links, serve, view};
 
 /// Rendered far away, felt near by.
 #[derive(Debug, Parser)]
@@ -39,6 +39,8 @@ enum Command {
     Config(ConfigurationArguments),
     /// Check what this machine can do, and what to install or change
     Doctor(doctor::DoctorArguments),
+    /// Open the documentation, which packages contain
+    Docs(docs::DocsArguments),
     /// Run a command, or a shell, behind an emulated link
     Link(CompanionArguments),
     /// Run experiments in virtual time, and list plans, rate controllers and redundancy policies
@@ -92,6 +94,7 @@ impl CommandLine for Arguments {
             Command::Devices(devices) => links::run_devices(&devices),
             Command::Config(config) => configuration::run::<Self>(config),
             Command::Doctor(doctor) => doctor::run(&doctor),
+            Command::Docs(docs) => docs::run(&docs),
             Command::Link(_) | Command::Lab(_) | Command::Swarm(_) | Command::Wifi(_) | Command::Analyze(_) => lab(),
             Command::Kernel(kernel) => Companion::Kernel.take_over(kernel.arguments),
             #[cfg(target_os = "linux")]

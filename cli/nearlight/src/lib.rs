@@ -7,6 +7,7 @@ mod announcement;
 mod command;
 pub mod companion;
 mod configuration;
+mod docs;
 mod doctor;
 pub mod experiment;
 mod fleet;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod dependencies;
+mod documents;
 mod lines;
 mod modules;
 mod picture;
@@ -22,7 +23,7 @@ const DOCUMENT: &str = "docs/architecture.md";
 
 const USAGE: &str = "usage: cargo run -p nearlight-architecture -- check|renew
 
-  check   lists what the workspace does against its table
+  check   lists what the workspace does against its table, and links of documents that lead nowhere
   renew   draws the wings in docs/architecture.md and counts their lines";
 
 fn main() -> Result<()> {
@@ -52,6 +53,7 @@ fn renew() -> Result<()> {
 /// Everything in the workspace that its table does not allow, in words.
 fn complaints(root: &Path, workspace: &Workspace, tree: &Tree) -> Result<Vec<String>> {
     let mut complaints = workspace.forbidden_arrows();
+    complaints.extend(documents::complaints(root)?);
     complaints.extend(workspace.crates_without_a_wing().into_iter().map(|name| format!("{name} is in no wing")));
     let circle = workspace.circle_of_wings();
     if !circle.is_empty() {
