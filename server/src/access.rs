@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod certificate;
 pub(crate) mod code_pairing;
 pub(crate) mod handshake;
+pub(crate) mod history;
 pub(crate) mod hosts;
 pub(crate) mod identity_file;
 pub(crate) mod link_file;

@@ -18,6 +18,7 @@ mod session;
 mod state;
 mod transports;
 
+pub use access::history::{AccessEvent, AccessRecord, PlaceKind};
 pub use access::identity_file::IdentityFile;
 pub use access::link_file::{
     CodeState, GivenLink, LinkFile, LinkFileError, LinkKind, MAX_CODE_FAILURES, NewLink, unix_time_s,

@@ -456,6 +456,8 @@ impl Server {
         pages.shutdown().await;
         listener.shutdown("the server is shutting down").await;
         accepting.shutdown().await;
+        let links = Arc::clone(state.pairing.links());
+        let _ = tokio::task::spawn_blocking(move || links.close()).await;
         drop((site, page, sessions, begun));
         finish(state, event_log).await
     }

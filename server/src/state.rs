@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use crate::access::admission::{Admission, AdmissionError, Applicant, Permit, SUSPECT_SILENCE};
 use crate::access::code_pairing::CodePairing;
+use crate::access::history::PlaceKind;
 use crate::access::link_register::Credential;
 use crate::access::pairing::{AuthError, Pairing, ProofChannel, VerifiedProof};
 use crate::event_log::EventLog;
@@ -226,7 +227,7 @@ impl ServerState {
 
     /// Counts a client that has got its place, and refuses it if its link has ended meanwhile.
     fn check_link(&self, applicant: Applicant) -> Result<(), Rejection> {
-        let is_valid = self.pairing.links().on_used(applicant.credential);
+        let is_valid = self.pairing.links().on_place(PlaceKind::Session, applicant);
         is_valid.then_some(()).ok_or_else(|| self.wrong_token(AuthError::WrongToken))
     }
 

@@ -15,7 +15,8 @@ use crate::{docs, doctor, front, hook, links, serve, view};
 
 /// Rendered far away, felt near by.
 #[derive(Debug, Parser)]
-#[command(name = "nearlight", version, long_about = None)]
+// Without an empty line after the first one, so that it fits a screen of 24 lines.
+#[command(name = "nearlight", version, long_about = None, help_template = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,

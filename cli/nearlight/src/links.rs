@@ -9,6 +9,8 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use nearlight_rooms::Role;
 use nearlight_server::{CodeState, GivenLink, LinkFile, LinkKind, MAX_CODE_FAILURES, NewLink, qr_code, unix_time_s};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::parse::{self, DAY_S, HOUR_S, MINUTE_S};
 use crate::serve::identity::usual_folder;
@@ -38,6 +40,8 @@ enum LinksAction {
         /// Its number or its name
         link: String,
     },
+    /// Print who connected, wrong tokens and codes, and links that were made, revoked or have expired
+    History,
 }
 
 #[derive(Debug, Args)]
@@ -114,6 +118,7 @@ pub fn run_links(arguments: &LinksArguments) -> anyhow::Result<ExitCode> {
     match &arguments.action {
         None => list(&file, |_| true, arguments.common.json),
         Some(LinksAction::Revoke { link }) => revoke(&file, link, arguments.common.json)?,
+        Some(LinksAction::History) => history(&file, arguments.common.json)?,
         Some(LinksAction::Add { name, grant }) => {
             let new =
                 NewLink { name: name.clone(), kind: LinkKind::Link, role: grant.role, expires_s: grant.expires_s() };
@@ -241,6 +246,28 @@ fn list(file: &LinkFile, is_listed: impl Fn(&GivenLink) -> bool, as_json: bool) 
     for row in &rows {
         println!("{}", line(row));
     }
+}
+
+fn history(file: &LinkFile, as_json: bool) -> anyhow::Result<()> {
+    let records = file.history().context("cannot read the history")?;
+    if records.is_empty() && !as_json {
+        println!("There is nothing yet. Servers of this user record who connects.");
+    }
+    for record in &records {
+        if as_json {
+            println!("{}", serde_json::to_string(record)?);
+        } else {
+            println!("{}  {}", utc(record.time_s), record.event);
+        }
+    }
+    Ok(())
+}
+
+/// Writes a time in seconds since 1970 as RFC 3339 does.
+fn utc(time_s: u64) -> String {
+    let time = i64::try_from(time_s).ok().and_then(|time_s| OffsetDateTime::from_unix_timestamp(time_s).ok());
+    let text = time.and_then(|time| time.format(&Rfc3339).ok());
+    text.unwrap_or_else(|| format!("{time_s} s after 1970"))
 }
 
 fn revoke(file: &LinkFile, number_or_name: &str, as_json: bool) -> anyhow::Result<()> {

@@ -11,6 +11,7 @@ use nearlight_pairing::Code;
 use nearlight_rooms::{Role, visible_name};
 use serde::{Deserialize, Serialize};
 
+use crate::access::history::{AccessEvent, AccessRecord, HistoryFile};
 use crate::access::state_file::StateFile;
 
 /// Name of the file in its folder.
@@ -22,9 +23,12 @@ const MAX_NAME_BYTES: usize = 64;
 /// Wrong codes after which a code is void. With a million codes, whoever guesses gets in once in 200,000 codes.
 pub const MAX_CODE_FAILURES: u32 = 5;
 
-/// An open file with the links of a user's servers.
+/// The open files with the links of a user's servers, and with the history of access to them.
 #[derive(Debug)]
-pub struct LinkFile(StateFile<SavedAccess>);
+pub struct LinkFile {
+    links: StateFile<SavedAccess>,
+    history: HistoryFile,
+}
 
 /// The content of the file.
 #[derive(Default, Serialize, Deserialize)]
@@ -157,29 +161,47 @@ pub enum LinkFileError {
 }
 
 impl LinkFile {
-    /// Opens the file in `folder`, or creates both. Only their owner can read them.
+    /// Opens the files in `folder`, or creates all of them. Only their owner can read them.
     ///
     /// # Errors
     /// If the system refuses it.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        StateFile::open(folder, FILE_NAME, "Links and devices that were added are refused").map(Self)
+        let links = StateFile::open(folder, FILE_NAME, "Links and devices that were added are refused")?;
+        Ok(Self { links, history: HistoryFile::open(folder)? })
+    }
+
+    /// Returns the history of access, the oldest record first.
+    ///
+    /// # Errors
+    /// If its file cannot be read.
+    pub fn history(&self) -> io::Result<Vec<AccessRecord>> {
+        self.history.read()
+    }
+
+    /// Appends records to the history.
+    pub(crate) fn record(&self, records: &[AccessRecord]) {
+        self.history.append(records);
+    }
+
+    fn record_now(&self, event: AccessEvent) {
+        self.record(&[AccessRecord { time_s: unix_time_s(), event }]);
     }
 
     /// Returns all links, the oldest first.
     #[must_use]
     pub fn links(&self) -> Vec<GivenLink> {
-        self.0.content().links
+        self.links.content().links
     }
 
     /// Returns the address of the page of the server that started last, without a token.
     #[must_use]
     pub fn page(&self) -> Option<String> {
-        self.0.content().page
+        self.links.content().page
     }
 
     /// Saves the address of the server's page.
     pub fn set_page(&self, address: String) {
-        self.0.change(|saved| saved.page = Some(address));
+        self.links.change(|saved| saved.page = Some(address));
     }
 
     /// Makes a link with a new token. Links that have expired give way if there are too many.
@@ -188,7 +210,9 @@ impl LinkFile {
     /// If there are too many links, or no random token can be made.
     pub fn add(&self, link: &NewLink) -> Result<GivenLink, LinkFileError> {
         let token = Token::generate()?.to_string();
-        self.0.change(|saved| saved.add(link, token, unix_time_s()))
+        let added = self.links.change(|saved| saved.add(link, token, unix_time_s()))?;
+        self.record_now(AccessEvent::added(&added));
+        Ok(added)
     }
 
     /// Removes the link with this number or name. Its sessions end within a second.
@@ -196,14 +220,16 @@ impl LinkFile {
     /// # Errors
     /// If no link, or more than one, fits.
     pub fn revoke(&self, number_or_name: &str) -> Result<GivenLink, LinkFileError> {
-        self.0.change(|saved| {
+        let revoked = self.links.change(|saved| {
             let fits: Vec<usize> = saved.fitting(number_or_name).collect();
             match fits[..] {
                 [index] => Ok(saved.links.remove(index)),
                 [] => Err(LinkFileError::Unknown(number_or_name.into())),
                 _ => Err(LinkFileError::Ambiguous { name: number_or_name.into(), count: fits.len() }),
             }
-        })
+        })?;
+        self.record_now(AccessEvent::revoked(&revoked));
+        Ok(revoked)
     }
 
     /// Makes a code with which one device can be paired until `expires_s`. It replaces the one before.
@@ -221,14 +247,14 @@ impl LinkFile {
         let code = Code::from_random(u64::from_be_bytes(*random.0.first_chunk().expect("32 bytes")));
         let digits = code.to_string();
         let open = OpenCode { digits, role, name, device_expires_s, expires_s, failures: 0, paired: None };
-        self.0.change(|saved| saved.code = Some(open));
+        self.links.change(|saved| saved.code = Some(open));
         Ok(code)
     }
 
     /// Returns what has become of a code.
     #[must_use]
     pub fn code_state(&self, code: &Code) -> CodeState {
-        let saved = self.0.content();
+        let saved = self.links.content();
         let Some(open) = saved.code.filter(|open| open.digits == code.to_string()) else { return CodeState::Void };
         let device = open.paired.and_then(|number| saved.links.into_iter().find(|link| link.number == number));
         match (device, open.usable(unix_time_s())) {
@@ -241,23 +267,25 @@ impl LinkFile {
 
     /// Withdraws a code that nobody has used.
     pub fn close_code(&self, code: &Code) {
-        self.0.change(|saved| {
+        self.links.change(|saved| {
             saved.code.take_if(|open| open.digits == code.to_string() && open.paired.is_none());
         });
     }
 
     /// Counts a wrong code. Returns how many more may be tried.
     pub(crate) fn on_wrong_code(&self, code: &Code) -> u32 {
-        self.0.change(|saved| {
+        let tries_left = self.links.change(|saved| {
             let Some(open) = saved.code.as_mut().filter(|open| open.digits == code.to_string()) else { return 0 };
             open.failures = open.failures.saturating_add(1);
             MAX_CODE_FAILURES.saturating_sub(open.failures)
-        })
+        });
+        self.record_now(AccessEvent::WrongCode { tries_left });
+        tries_left
     }
 
     /// Makes the link of a device that has proved that it knows the code, which is void from then on. None if it was void already.
     pub(crate) fn pair(&self, code: &Code, token: String, device: &str) -> Option<Result<GivenLink, LinkFileError>> {
-        self.0.change(|saved| {
+        let added = self.links.change(|saved| {
             let now_s = unix_time_s();
             let open = saved.code.as_ref().filter(|open| open.usable(now_s).as_ref() == Some(code))?.clone();
             let name = open.name.unwrap_or_else(|| device.into());
@@ -267,12 +295,16 @@ impl LinkFile {
                 open.paired = Some(added.number);
             }
             Some(added)
-        })
+        });
+        if let Some(Ok(added)) = &added {
+            self.record_now(AccessEvent::added(added));
+        }
+        added
     }
 
     /// Counts the use of links, by their numbers.
     pub(crate) fn on_used(&self, uses: impl IntoIterator<Item = (u32, u64)>) {
-        self.0.change(|saved| {
+        self.links.change(|saved| {
             for (number, count) in uses {
                 if let Some(link) = saved.links.iter_mut().find(|link| link.number == number) {
                     link.uses += count;
@@ -284,11 +316,11 @@ impl LinkFile {
 
     /// Returns a value that is different after each change of the file.
     pub(crate) fn version(&self) -> Option<(SystemTime, u64)> {
-        self.0.version()
+        self.links.version()
     }
 
     pub(crate) fn content(&self) -> SavedAccess {
-        self.0.content()
+        self.links.content()
     }
 }
 
@@ -331,17 +363,17 @@ pub fn unix_time_s() -> u64 {
 }
 
 /// Writes roles by their names.
-mod role_name {
+pub(crate) mod role_name {
     use nearlight_rooms::Role;
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
-    pub(super) fn serialize<S: Serializer>(role: &Role, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(role: &Role, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(role.name())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Role, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Role, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }

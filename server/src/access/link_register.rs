@@ -1,13 +1,16 @@
 //! The links of the file as a running server sees them, and how often each is used.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime};
 
 use nearlight_net::Token;
 use nearlight_rooms::Role;
 use tokio::time::MissedTickBehavior;
 
+use crate::access::admission::Applicant;
+use crate::access::history::{AccessEvent, AccessRecord, PlaceKind};
 use crate::access::link_file::{GivenLink, LinkFile, OpenCode, SavedAccess, unix_time_s};
 use crate::state::ServerState;
 
@@ -15,6 +18,12 @@ use crate::state::ServerState;
 const LINK_CHECK: Duration = Duration::from_secs(1);
 /// Polls after which the file is read even if it seems unchanged: its time of change has the resolution of the kernel's timer.
 const MAX_SKIPPED_POLLS: u32 = 10;
+/// Most records that wait for the disk. Guess: more clients than a server admits in a second.
+const MAX_PENDING_RECORDS: usize = 1_024;
+/// Interval in seconds at which wrong tokens are recorded.
+const WRONG_TOKEN_INTERVAL_S: u64 = 60;
+/// Most addresses that are told apart in one record of wrong tokens.
+const MAX_COUNTED_ADDRESSES: usize = 64;
 
 /// What a client's token entitles it to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +46,49 @@ pub(crate) struct LinkRegister {
     /// None if the server keeps nothing on disk: then there are no such links.
     file: Option<Arc<LinkFile>>,
     current: RwLock<Snapshot>,
-    /// Uses that are not in the file yet, by the link's number.
-    uses: Mutex<BTreeMap<u32, u64>>,
+    pending: Mutex<PendingChanges>,
+}
+
+/// What is not in the files yet.
+#[derive(Default)]
+struct PendingChanges {
+    /// Uses by the link's number.
+    uses: BTreeMap<u32, u64>,
+    records: Vec<AccessRecord>,
+    lost_records: u64,
+    wrong_tokens: Option<WrongTokens>,
+}
+
+/// Wrong tokens of about a minute. They are one record, so that whoever guesses cannot fill the history.
+struct WrongTokens {
+    since_s: u64,
+    attempts: u64,
+    first: IpAddr,
+    addresses: BTreeSet<IpAddr>,
+}
+
+impl PendingChanges {
+    fn record(&mut self, time_s: u64, event: AccessEvent) {
+        if self.records.len() < MAX_PENDING_RECORDS {
+            self.records.push(AccessRecord { time_s, event });
+        } else {
+            self.lost_records += 1;
+        }
+    }
+
+    /// Returns what is to be written now. Wrong tokens are written after a minute, or if it `is_last`.
+    fn take(&mut self, now_s: u64, is_last: bool) -> (BTreeMap<u32, u64>, Vec<AccessRecord>) {
+        let is_due = |wrong: &mut WrongTokens| is_last || now_s.saturating_sub(wrong.since_s) >= WRONG_TOKEN_INTERVAL_S;
+        if let Some(WrongTokens { since_s, attempts, first: address, addresses }) = self.wrong_tokens.take_if(is_due) {
+            self.record(since_s, AccessEvent::WrongToken { attempts, addresses: addresses.len(), address });
+        }
+        let mut records = std::mem::take(&mut self.records);
+        match std::mem::take(&mut self.lost_records) {
+            0 => {}
+            lost => records.push(AccessRecord { time_s: now_s, event: AccessEvent::Lost { records: lost } }),
+        }
+        (std::mem::take(&mut self.uses), records)
+    }
 }
 
 #[derive(Default)]
@@ -89,23 +139,65 @@ impl LinkRegister {
         self.current().links.iter().find(|(link, _)| link.number == number).map(|(link, _)| link.name.clone())
     }
 
-    /// Counts a session or membership that has got its place. Returns false if its link has ended since its token was checked: then
-    /// [`Self::poll`] has not seen the place.
-    #[must_use]
-    pub(crate) fn on_used(&self, credential: Credential) -> bool {
-        let Some(number) = credential.link else { return true };
-        *self.uses.lock().unwrap_or_else(PoisonError::into_inner).entry(number).or_default() += 1;
-        self.name_of(number).is_some()
+    fn pending(&self) -> MutexGuard<'_, PendingChanges> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes new uses to the file and reads what others have changed. Returns the numbers of the links that have ended since the last call:
-    /// those that were revoked, and those that have expired. It waits while another process has locked the file.
-    pub(crate) fn poll(&self) -> Vec<u32> {
-        let Some(file) = &self.file else { return Vec::new() };
-        let uses = std::mem::take(&mut *self.uses.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Counts a client that has got its place. Returns false if its link has ended since its token was checked: then [`Self::poll`] has not
+    /// seen the place.
+    #[must_use]
+    pub(crate) fn on_place(&self, place: PlaceKind, applicant: Applicant) -> bool {
+        let Applicant { address, credential: Credential { role, link }, .. } = applicant;
+        let name = link.map(|link| self.name_of(link));
+        let is_valid = name != Some(None);
+        if self.file.is_some() && is_valid {
+            let mut pending = self.pending();
+            if let Some(link) = link {
+                *pending.uses.entry(link).or_default() += 1;
+            }
+            let connected = AccessEvent::Connected { place, role, link, name: name.flatten(), address };
+            pending.record(unix_time_s(), connected);
+        }
+        is_valid
+    }
+
+    /// Counts a wrong token.
+    pub(crate) fn on_wrong_token(&self, address: IpAddr) {
+        if self.file.is_none() {
+            return;
+        }
+        let mut pending = self.pending();
+        let wrong = pending.wrong_tokens.get_or_insert_with(|| WrongTokens {
+            since_s: unix_time_s(),
+            attempts: 0,
+            first: address,
+            addresses: BTreeSet::new(),
+        });
+        wrong.attempts += 1;
+        if wrong.addresses.len() < MAX_COUNTED_ADDRESSES {
+            wrong.addresses.insert(address);
+        }
+    }
+
+    /// Writes to the files what has happened, before the server ends.
+    pub(crate) fn close(&self) {
+        self.write(true);
+    }
+
+    fn write(&self, is_last: bool) {
+        let Some(file) = &self.file else { return };
+        let (uses, records) = self.pending().take(unix_time_s(), is_last);
         if !uses.is_empty() {
             file.on_used(uses);
         }
+        file.record(&records);
+    }
+
+    /// Writes to the files what has happened, and reads what others have changed. Returns the numbers of the links that have ended since the
+    /// last call: those that were revoked, and those that have expired. It waits while another process has locked a file.
+    pub(crate) fn poll(&self) -> Vec<u32> {
+        let Some(file) = &self.file else { return Vec::new() };
+        self.write(false);
         let changed = self.read_if_changed(file);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let before = current.numbers();
@@ -115,7 +207,12 @@ impl LinkRegister {
         }
         // The file keeps expired links for those who list them. Here they have ended.
         let now_s = unix_time_s();
-        current.links.retain(|(link, _)| !link.has_expired(now_s));
+        for (link, _) in current.links.extract_if(.., |(link, _)| link.has_expired(now_s)) {
+            // One that had expired before this server read the file is no news.
+            if before.contains(&link.number) {
+                self.pending().record(now_s, AccessEvent::expired(&link));
+            }
+        }
         before.difference(&current.numbers()).copied().collect()
     }
 
@@ -157,6 +254,8 @@ mod tests {
     use super::*;
     use crate::access::link_file::{LinkKind, NewLink};
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
     #[test]
     fn a_running_server_learns_of_new_revoked_and_expired_links() {
         let folder = std::env::temp_dir().join(format!("nearlight-register-{}", std::process::id()));
@@ -174,14 +273,34 @@ mod tests {
         let credential = find(&anna).expect("the link is known");
         assert_eq!(credential, Credential { role: Role::Guest, link: Some(anna.number) });
         assert_eq!(find(&past), None);
-        assert!(register.on_used(credential) && register.on_used(credential));
+        let applicant = Applicant::new(HERE, credential);
+        assert!(register.on_place(PlaceKind::Session, applicant) && register.on_place(PlaceKind::Member, applicant));
         assert!(register.poll().is_empty());
         assert_eq!(elsewhere.links()[0].uses, 2);
         elsewhere.revoke("anna").expect("revoked");
         assert_eq!(register.poll(), [anna.number]);
         assert_eq!(find(&anna), None);
-        assert!(!register.on_used(credential), "a client whose token was checked just before");
+        assert!(!register.on_place(PlaceKind::Session, applicant), "a client whose token was checked just before");
         assert!(register.poll().is_empty());
+        for last in 1..=3 {
+            register.on_wrong_token([192, 0, 2, last].into());
+            register.on_wrong_token(HERE);
+        }
+        assert!(register.poll().is_empty());
+        register.close();
+        let history = elsewhere.history().expect("a history");
+        let sentences: Vec<String> = history.iter().map(|record| record.event.to_string()).collect();
+        assert_eq!(
+            sentences,
+            [
+                "link 1, anna, was made for a guest",
+                "link 2, past, was made for a guest",
+                "a guest connected from 192.0.2.1 with link 1, anna",
+                "a guest joined the rooms from 192.0.2.1 with link 1, anna",
+                "link 1, anna, was revoked",
+                "6 wrong tokens from 192.0.2.1 and 2 other addresses",
+            ]
+        );
         std::fs::remove_dir_all(folder).expect("removed");
     }
 

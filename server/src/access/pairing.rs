@@ -133,6 +133,7 @@ impl Pairing {
     /// alone: a billion guesses a second for a billion years are 2^85 of 2^128.
     fn count_failure<T>(&self, now: Time, from: IpAddr, right: Option<T>) -> Result<T, AuthError> {
         right.ok_or_else(|| {
+            self.links.on_wrong_token(from);
             let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
             failures.on_failure(now, from).map_or(AuthError::WrongToken, AuthError::TooManyFailures)
         })

@@ -31,6 +31,28 @@ impl<T> std::fmt::Debug for StateFile<T> {
     }
 }
 
+/// Opens the file of this name in `folder` to be read and written, or creates both. Only their owner can read them.
+///
+/// # Errors
+/// If the system refuses it.
+pub(crate) fn open_private(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    builder.create(folder)?;
+    let path = folder.join(name);
+    let file = options.open(&path)?;
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok((path, file))
+}
+
 impl<T: Default + Serialize + DeserializeOwned> StateFile<T> {
     /// Opens the file of this name in `folder`, or creates both. Only their owner can read them. `loss` is a sentence without a full stop
     /// that says what does not work if the file fails.
@@ -38,21 +60,7 @@ impl<T: Default + Serialize + DeserializeOwned> StateFile<T> {
     /// # Errors
     /// If the system refuses it.
     pub(crate) fn open(folder: &Path, name: &str, loss: &'static str) -> io::Result<Self> {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        {
-            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        }
-        builder.create(folder)?;
-        let path = folder.join(name);
-        let file = options.open(&path)?;
-        #[cfg(unix)]
-        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-        Ok(Self { path, file, loss, content: PhantomData })
+        open_private(folder, name).map(|(path, file)| Self { path, file, loss, content: PhantomData })
     }
 
     pub(crate) fn path(&self) -> &Path {

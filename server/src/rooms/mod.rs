@@ -24,6 +24,7 @@ use nearlight_wire::Pose;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::access::admission::{Admission, AdmissionError, Applicant, Displacement, Permit};
+use crate::access::history::PlaceKind;
 use crate::state::ServerState;
 use crate::transports::Sessions;
 use fleet::FleetTask;
@@ -253,7 +254,7 @@ fn take_place(state: &Arc<ServerState>, applicant: Applicant) -> Result<MemberPl
         }
     })?;
     permit.on_heard(now);
-    if !state.pairing.links().on_used(applicant.credential) {
+    if !state.pairing.links().on_place(PlaceKind::Member, applicant) {
         return Err(EnterError::LinkEnded);
     }
     state.metrics.on_members(state.rooms.admission.held());
