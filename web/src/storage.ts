@@ -15,7 +15,8 @@ export function store(key: string, text: string | null): boolean {
     if (text === null) localStorage.removeItem(key);
     else localStorage.setItem(key, text);
     return true;
-  } catch {
+  } catch (error) {
+    console.warn("the browser does not keep the choice:", error);
     return false;
   }
 }

@@ -1,16 +1,15 @@
 //! The history of access to a user's servers: who connected with which link, wrong tokens and codes, and links that were made or have ended.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nearlight_rooms::Role;
 use serde::{Deserialize, Serialize};
 
 use crate::access::link_file::{GivenLink, LinkKind, role_name};
-use crate::access::state_file::open_private;
+use crate::access::state_file::PrivateFile;
 
 /// Name of the file in its folder.
 const FILE_NAME: &str = "access.jsonl";
@@ -97,8 +96,8 @@ impl fmt::Display for AccessEvent {
                     PlaceKind::Member => "joined the rooms",
                 };
                 write!(formatter, "a {} {what} from {address}", role.name())?;
-                let name = name.as_deref().unwrap_or("which has no name any more");
-                link.map_or(Ok(()), |link| write!(formatter, " with link {link}, {name}"))
+                let named = link.zip(name.as_deref());
+                named.map_or(Ok(()), |(link, name)| write!(formatter, " with link {link}, {name}"))
             }
             Self::WrongToken { attempts, addresses, address } => {
                 write!(
@@ -138,17 +137,9 @@ pub enum PlaceKind {
     Member,
 }
 
-/// The file of the history. It stays open like [`StateFile`](crate::access::state_file::StateFile), and is locked while it is used.
-pub(crate) struct HistoryFile {
-    path: PathBuf,
-    file: File,
-}
-
-impl fmt::Debug for HistoryFile {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("HistoryFile").field(&self.path).finish()
-    }
-}
+/// The file of the history, which is locked while it is used.
+#[derive(Debug)]
+pub(crate) struct HistoryFile(PrivateFile);
 
 impl HistoryFile {
     /// Opens the file in `folder`, or creates both. Only their owner can read them.
@@ -156,7 +147,7 @@ impl HistoryFile {
     /// # Errors
     /// If the system refuses it.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
-        open_private(folder, FILE_NAME).map(|(path, file)| Self { path, file })
+        PrivateFile::open(folder, FILE_NAME).map(Self)
     }
 
     /// Appends records. If that fails, the log says so, and the server goes on.
@@ -169,13 +160,10 @@ impl HistoryFile {
             serde_json::to_writer(&mut lines, record).expect("numbers and texts");
             lines.push(b'\n');
         }
-        let written = self.locked(|| {
-            let end = (&self.file).seek(SeekFrom::End(0))?;
-            (&self.file).write_all(&lines)?;
-            if end + lines.len() as u64 > MAX_FILE_BYTES { self.delete_older_half() } else { Ok(()) }
-        });
+        let written =
+            self.locked(|| if self.0.append(&lines)? > MAX_FILE_BYTES { self.delete_older_half() } else { Ok(()) });
         if let Err(error) = written {
-            tracing::warn!("cannot write {}: {error}. The history of access has a gap", self.path.display());
+            tracing::warn!("cannot write {}: {error}. The history of access has a gap", self.0.path().display());
         }
     }
 
@@ -188,7 +176,7 @@ impl HistoryFile {
         let parsed = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(serde_json::from_slice);
         let (records, damaged): (Vec<_>, Vec<_>) = parsed.partition(Result::is_ok);
         if !damaged.is_empty() {
-            tracing::warn!("{} lines of {} are damaged and left out", damaged.len(), self.path.display());
+            tracing::warn!("{} lines of {} are damaged and left out", damaged.len(), self.0.path().display());
         }
         let mut records: Vec<AccessRecord> = records.into_iter().flatten().collect();
         // Servers write up to a minute later than commands do.
@@ -197,29 +185,22 @@ impl HistoryFile {
     }
 
     fn locked<R>(&self, work: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        self.file.lock()?;
+        self.0.lock()?;
         let result = work();
-        let _ = self.file.unlock();
+        self.0.unlock();
         result
     }
 
     fn content(&self) -> io::Result<Vec<u8>> {
-        let mut file = &self.file;
-        file.rewind()?;
-        let mut text = Vec::new();
         // Each process may add some lines before it finds the file too long.
-        file.take(2 * MAX_FILE_BYTES).read_to_end(&mut text)?;
-        Ok(text)
+        self.0.read(2 * MAX_FILE_BYTES)
     }
 
     fn delete_older_half(&self) -> io::Result<()> {
         let text = self.content()?;
         let middle = text.len() / 2;
         let start = text[middle..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |line| middle + line + 1);
-        let mut file = &self.file;
-        file.rewind()?;
-        file.write_all(&text[start..])?;
-        file.set_len((text.len() - start) as u64)
+        self.0.replace(&text[start..])
     }
 }
 
@@ -229,7 +210,7 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
-    fn folder(name: &str) -> PathBuf {
+    fn folder(name: &str) -> std::path::PathBuf {
         std::env::temp_dir().join(format!("nearlight-history-{name}-{}", std::process::id()))
     }
 
@@ -246,8 +227,7 @@ mod tests {
             AccessEvent::Connected { place: PlaceKind::Session, role: Role::Guest, link: Some(3), name, address: HERE };
         let records = [AccessRecord { time_s: 5, event: connected }, wrong_tokens(6)];
         file.append(&records[..1]);
-        (&other.file).seek(SeekFrom::End(0)).expect("the end");
-        (&other.file).write_all(b"{\"time_s\":1}\n\xff\n").expect("written");
+        other.0.append(b"{\"time_s\":1}\n\xff\n").expect("written");
         other.append(&records[1..]);
         assert_eq!(file.read().expect("read"), records);
         std::fs::remove_dir_all(folder).expect("removed");
@@ -260,7 +240,7 @@ mod tests {
         for block in 0..40_u64 {
             let records: Vec<_> = (0..1_000).map(|index| wrong_tokens(block * 1_000 + index)).collect();
             file.append(&records);
-            assert!(file.file.metadata().expect("a length").len() <= MAX_FILE_BYTES);
+            assert!(file.0.metadata().expect("a length").len() <= MAX_FILE_BYTES);
         }
         let records = file.read().expect("read");
         assert_eq!(records.last(), Some(&wrong_tokens(39_999)));

@@ -3,8 +3,9 @@
 //! The file stays open: the server may become another user, or lose its access to the folder, while it runs. Each process locks it while it
 //! reads or changes it.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::fmt;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -15,42 +16,97 @@ use serde::de::DeserializeOwned;
 /// Most bytes that are read. The largest file has [`super::link_file::MAX_LINKS`] links of about 300 bytes.
 const MAX_FILE_BYTES: u64 = 256 << 10;
 
-/// An open file that contains one `T`.
-pub(crate) struct StateFile<T> {
+/// An open file that only its owner can read.
+pub(crate) struct PrivateFile {
     path: PathBuf,
     file: File,
+}
+
+/// Only the path is no secret.
+impl fmt::Debug for PrivateFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("PrivateFile").field(&self.path).finish()
+    }
+}
+
+impl PrivateFile {
+    /// Opens the file of this name in `folder` to be read and written, or creates both. Only their owner can read them.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub(crate) fn open(folder: &Path, name: &str) -> io::Result<Self> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        }
+        builder.create(folder)?;
+        let path = folder.join(name);
+        let file = options.open(&path)?;
+        #[cfg(unix)]
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        Ok(Self { path, file })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn lock(&self) -> io::Result<()> {
+        self.file.lock()
+    }
+
+    pub(crate) fn unlock(&self) {
+        let _ = self.file.unlock();
+    }
+
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+
+    /// Returns the content, or its first `max_bytes`.
+    pub(crate) fn read(&self, max_bytes: u64) -> io::Result<Vec<u8>> {
+        let mut file = &self.file;
+        file.rewind()?;
+        let mut content = Vec::new();
+        file.take(max_bytes).read_to_end(&mut content)?;
+        Ok(content)
+    }
+
+    /// Replaces the content.
+    pub(crate) fn replace(&self, content: &[u8]) -> io::Result<()> {
+        let mut file = &self.file;
+        file.rewind()?;
+        file.write_all(content)?;
+        file.set_len(content.len() as u64)?;
+        file.sync_data()
+    }
+
+    /// Writes after the end. Returns the length of the file.
+    pub(crate) fn append(&self, more: &[u8]) -> io::Result<u64> {
+        let mut file = &self.file;
+        let end = file.seek(SeekFrom::End(0))?;
+        file.write_all(more)?;
+        Ok(end + more.len() as u64)
+    }
+}
+
+/// An open file that contains one `T`.
+pub(crate) struct StateFile<T> {
+    file: PrivateFile,
     /// What a user loses if the file cannot be used, for warnings.
     loss: &'static str,
     content: PhantomData<fn() -> T>,
 }
 
-/// Only the path is no secret.
-impl<T> std::fmt::Debug for StateFile<T> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("StateFile").field(&self.path).finish()
+impl<T> fmt::Debug for StateFile<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("StateFile").field(&self.file.path()).finish()
     }
-}
-
-/// Opens the file of this name in `folder` to be read and written, or creates both. Only their owner can read them.
-///
-/// # Errors
-/// If the system refuses it.
-pub(crate) fn open_private(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    {
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    }
-    builder.create(folder)?;
-    let path = folder.join(name);
-    let file = options.open(&path)?;
-    #[cfg(unix)]
-    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    Ok((path, file))
 }
 
 impl<T: Default + Serialize + DeserializeOwned> StateFile<T> {
@@ -60,11 +116,11 @@ impl<T: Default + Serialize + DeserializeOwned> StateFile<T> {
     /// # Errors
     /// If the system refuses it.
     pub(crate) fn open(folder: &Path, name: &str, loss: &'static str) -> io::Result<Self> {
-        open_private(folder, name).map(|(path, file)| Self { path, file, loss, content: PhantomData })
+        PrivateFile::open(folder, name).map(|file| Self { file, loss, content: PhantomData })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
     /// Returns a value that is different after each change of the file, as far as the system's clock for files can tell.
@@ -85,7 +141,7 @@ impl<T: Default + Serialize + DeserializeOwned> StateFile<T> {
             let result = change(&mut content);
             let changed = serde_json::to_string(&content).expect("texts and numbers");
             if changed != text
-                && let Err(error) = self.write(&changed)
+                && let Err(error) = self.file.replace(changed.as_bytes())
             {
                 self.warn("write", &error);
             }
@@ -98,17 +154,20 @@ impl<T: Default + Serialize + DeserializeOwned> StateFile<T> {
             self.warn("lock", &error);
         }
         let result = work();
-        let _ = self.file.unlock();
+        self.file.unlock();
         result
     }
 
     fn warn(&self, action: &str, error: &io::Error) {
-        tracing::warn!("cannot {action} {}: {error}. {}", self.path.display(), self.loss);
+        tracing::warn!("cannot {action} {}: {error}. {}", self.file.path().display(), self.loss);
     }
 
     /// Returns the content, and the text that it was read from.
     fn load(&self) -> (T, String) {
-        let text = self.read().unwrap_or_else(|error| {
+        let text = self.file.read(MAX_FILE_BYTES).and_then(|text| {
+            String::from_utf8(text).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+        });
+        let text = text.unwrap_or_else(|error| {
             self.warn("read", &error);
             String::new()
         });
@@ -116,25 +175,9 @@ impl<T: Default + Serialize + DeserializeOwned> StateFile<T> {
             return (T::default(), text);
         }
         let content = serde_json::from_str(&text).unwrap_or_else(|error| {
-            tracing::warn!("{} is damaged ({error}), so its content is void", self.path.display());
+            tracing::warn!("{} is damaged ({error}), so its content is void", self.file.path().display());
             T::default()
         });
         (content, text)
-    }
-
-    fn read(&self) -> io::Result<String> {
-        let mut file = &self.file;
-        file.rewind()?;
-        let mut text = String::new();
-        file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
-        Ok(text)
-    }
-
-    fn write(&self, text: &str) -> io::Result<()> {
-        let mut file = &self.file;
-        file.rewind()?;
-        file.write_all(text.as_bytes())?;
-        file.set_len(text.len() as u64)?;
-        file.sync_data()
     }
 }
