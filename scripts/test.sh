@@ -66,27 +66,25 @@ step() {
 }
 
 run_nextest() {
-  # Twice the processors: a computing test takes two slots (.config/nextest.toml).
-  cargo nextest run --cargo-profile "$profile" --color never --no-tests fail --test-threads $(($(nproc) * 2)) "$@"
+  # Three slots a processor: a computing test takes three of them (.config/nextest.toml).
+  cargo nextest run --cargo-profile "$profile" --color never --no-tests fail --test-threads $(($(nproc) * 3)) "$@"
 }
 
+# Each step selects the whole workspace and filters its tests: for a selection of crates cargo would build libraries with other features.
+workspace=(--workspace --exclude nearlight-xtask)
 # With --lib, because the library for `nearlight hook` is put beside the commands only when it is asked for.
 rust_build() {
-  cargo build --quiet --profile "$profile" --workspace --exclude nearlight-xtask --lib --bins --tests
+  cargo build --quiet --profile "$profile" "${workspace[@]}" --lib --bins --tests
 }
-rust_suites() {
-  run_nextest --workspace --exclude nearlight-xtask
-}
-# The whole workspace, although few crates have examples: for a selection of crates cargo would build libraries with other features.
 doc_examples() {
-  cargo test --quiet --profile "$profile" --doc --workspace --exclude nearlight-xtask
+  cargo test --quiet --profile "$profile" --doc "${workspace[@]}"
 }
 # page CONCURRENCY FILE...
 page() {
   (cd web && timeout 1800 node --test --test-concurrency="$1" "${@:2}")
 }
-# Files that judge times and rates run alone, the others side by side.
-timed_page_files=(tests/session.test.mjs tests/sound.test.mjs tests/program.test.mjs tests/room.test.mjs tests/webrtc.test.mjs)
+# Files that judge what is heard, or have many pages at once, run alone, the others side by side.
+timed_page_files=(tests/sound.test.mjs tests/program.test.mjs tests/room.test.mjs)
 other_page_files() {
   local file
   for file in web/tests/*.test.mjs; do
@@ -101,7 +99,7 @@ other_page_files() {
 case ${1:-} in
   "")
     step "building the Rust suites" rust_build
-    step "every Rust suite" rust_suites
+    step "every Rust suite" run_nextest "${workspace[@]}"
     step "examples in the documentation" doc_examples
     mapfile -t files < <(other_page_files)
     step "the page in Chromium, side by side" page "$(nproc)" "${files[@]}"
@@ -112,9 +110,9 @@ case ${1:-} in
   further)
     step "Kubernetes' manifests" deploy/kubernetes/check.sh
     step "a NATS server for the tests" scripts/go-program.sh nats-server
-    step "rooms and fronts that share NATS" run_nextest --profile all -p nearlight-cli -E 'test(/^(fleet|front)::/)'
+    step "rooms and fronts that share NATS" run_nextest --profile all "${workspace[@]}" -E 'package(nearlight-cli) and test(/^(fleet|front)::/)'
     step "the page in Firefox and WebKit, and at a fleet" page 1 tests/firefox.test.mjs tests/webkit.test.mjs tests/fleet.test.mjs
-    step "congestion control in the kernel" run_nextest -p nearlight-kernel --features bpf
+    step "congestion control in the kernel" run_nextest "${workspace[@]}" --features nearlight-kernel/bpf -E 'package(nearlight-kernel)'
     step "erasure codes' kernels in WebAssembly against the plain one" scripts/wasi-kernels.sh check simd128
     step "fuzz targets build and run" scripts/fuzz.sh 2
     step "the receiving library for aarch64, under QEMU" scripts/test-aarch64.sh
