@@ -10,9 +10,11 @@ use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 use serde::{Deserialize, Serialize};
 
 mod buckets;
+mod smoothing;
 mod time;
 
 pub use buckets::{Bucket, Buckets};
+pub use smoothing::{smoothed, smoothed_deviation, smoothed_to_nearest};
 pub use time::{RemoteTime, Time};
 
 /// A signed length of time in nanoseconds.

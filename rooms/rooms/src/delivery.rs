@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Bitrate, Span, Time, smoothed};
 
 use crate::history::{History, distance};
 use crate::interest::{Viewer, interest};
@@ -282,9 +282,7 @@ impl Delivery {
             }
             let Some(mut sent) = self.unacknowledged.remove(place) else { break };
             if sent.number == received.highest && sent.at >= self.outage_over_at {
-                let sample = now.saturating_since(sent.at);
-                // RFC 6298 section 2: the new sample has a weight of one eighth.
-                self.round_trip = self.round_trip + (sample - self.round_trip) / 8;
+                self.round_trip = smoothed(self.round_trip, now.saturating_since(sent.at));
             }
             for (subject, number, parts) in sent.entries.drain(..) {
                 let pair = &mut self.pairs[usize::from(subject)];
