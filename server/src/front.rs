@@ -8,7 +8,7 @@ mod nearest;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::extract::{Extension, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -21,6 +21,7 @@ use nearlight_fleet::{
 };
 use nearlight_net::{Clock, Identity, Link, ListenOptions, Listener, Token};
 use nearlight_rooms::{Role, is_room_name};
+use nearlight_units::lock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -151,7 +152,7 @@ impl BoundFront {
 
 impl Shared {
     fn front(&self) -> MutexGuard<'_, Front> {
-        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.front)
     }
 
     fn on_directory(&self, event: DirectoryEvent) {

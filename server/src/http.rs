@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use nearlight_net::{Clock, PageStream, RateLimiter, RatePolicy};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 
 use crate::access::hosts::{Hosts, requested_host};
 use crate::http::forwarding::{PathPrefix, Requester, TrustedProxies, is_forwarded};
@@ -226,7 +226,7 @@ impl Site {
             let (status, reason) = (refused.status.as_u16(), clean(&refused.message));
             return tracing::debug!(%client, status, reason, "a request was refused");
         }
-        let mut refusal_log = self.refusal_log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusal_log = lock(&self.refusal_log);
         let RefusalLog { limiter, left_out } = &mut *refusal_log;
         if limiter.take(self.clock.now(), client).is_err() {
             // The limiter remembers as many addresses.
@@ -271,7 +271,7 @@ impl Progress {
     }
 
     fn lock(&self) -> MutexGuard<'_, Time> {
-        self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.deadline)
     }
 
     fn deadline(&self) -> Time {

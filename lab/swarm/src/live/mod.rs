@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nearlight_net::{Clock, Link, NetError, nonce};
 use nearlight_rooms::{Revision, SeatKey, is_voice};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -128,10 +128,6 @@ impl Shared {
         (0..self.rooms.len()).for_each(|room| tally.merge(self.room(room).so_far()));
         tally
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The name of a room of the crowd, counted from 0.

@@ -11,7 +11,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
@@ -20,6 +20,7 @@ use evdev::{
     AbsInfo, AbsoluteAxisCode, AttributeSet, BusType, EventSummary, FFEffectCode, FFEffectKind, InputEvent, InputId,
     KeyCode, UInputCode, UinputAbsSetup,
 };
+use nearlight_units::lock;
 use nearlight_wire::{MAX_GAMEPADS, SERVED_GAMEPAD};
 use rustix::fs::{CWD, Dev, FileType, Mode, OFlags, fcntl_setfl, makedev, mknodat};
 use rustix::io::Errno;
@@ -123,7 +124,7 @@ struct Shared {
 
 impl Shared {
     fn motors(&self) -> MutexGuard<'_, Motors> {
-        self.motors.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.motors)
     }
 }
 

@@ -14,13 +14,14 @@ use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
     BackgroundSession, FileAttr, FileType, Filesystem, MountOption, PollHandle, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyPoll, Request,
 };
+use nearlight_units::lock;
 use rustix::io::Errno;
 
 use crate::input::gamepad::{EVENT_BYTES, OVERRUN, PadState, Rumble, event_bytes, plays_effect, uploads_effect};
@@ -115,10 +116,6 @@ impl Drop for GamepadFile {
 #[expect(clippy::disallowed_methods, reason = "programs compare the times of events with their clock")]
 fn now() -> SystemTime {
     SystemTime::now()
-}
-
-fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
-    device.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// State that the file system's thread and the supervisor share.

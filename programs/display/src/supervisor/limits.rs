@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearlight_units::{Bytes, Span, Time};
+use nearlight_units::{Bytes, Span, Time, lock};
 
 use super::{DEFAULT_NICENESS, Supervisor, SupervisorEvent, now, pause};
 use crate::specification::ProgramOptions;
@@ -164,11 +164,11 @@ impl SharedOutputLimit {
     }
 
     fn on_line(&self, length: usize) -> Verdict {
-        self.limit.lock().unwrap_or_else(PoisonError::into_inner).on_line(self.time(), length)
+        lock(&self.limit).on_line(self.time(), length)
     }
 
     fn take_notice(&self) -> Option<String> {
-        self.limit.lock().unwrap_or_else(PoisonError::into_inner).take_notice(self.time())
+        lock(&self.limit).take_notice(self.time())
     }
 
     fn time(&self) -> Time {

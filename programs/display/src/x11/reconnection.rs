@@ -5,9 +5,10 @@
 
 use std::fmt;
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use nearlight_units::lock;
 use x11rb::connection::Connection as _;
 use x11rb::protocol::xproto::{ConnectionExt as _, Pixmap};
 
@@ -137,15 +138,15 @@ struct SpareConnection(Arc<Mutex<Option<Display>>>);
 
 impl SpareConnection {
     fn take(&self) -> Option<Display> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 
     fn put(&self, display: Option<Display>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = display;
+        *lock(&self.0) = display;
     }
 
     fn is_there(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        lock(&self.0).is_some()
     }
 
     /// Opens it in a thread of its own, because that takes as long as a program grabs the server. From then on, the connection in use can be
