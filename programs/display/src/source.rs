@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use crate::clock::pause;
 use crate::pulse::SoundServer;
 use nearlight_scene::{
     Application, ApplicationMessage, Output, PictureSink, PushSource, SceneError, SoundFeed, Viewer, ViewerInput,
@@ -366,14 +367,6 @@ fn handle_reports(mut reports: BufReader<ChildStdout>, shared: &SharedSource) {
             None => return shared.fail(format!("the supervisor of {name} has ended")),
         }
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "viewers get a message before their sessions end, and the threads are watched"
-)]
-fn pause(time: Duration) {
-    thread::sleep(time);
 }
 
 impl Application for ProgramSource {

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use nearlight_units::{Bytes, Span, Time, lock};
 
-use super::{DEFAULT_NICENESS, Supervisor, SupervisorEvent, now, pause};
+use super::{DEFAULT_NICENESS, Supervisor, SupervisorEvent};
+use crate::clock::{now, pause};
 use crate::specification::ProgramOptions;
 use crate::supervisor::control_group::{ControlGroups, Limit};
 use crate::supervisor::host::{machine_memory, threads_of};

@@ -12,6 +12,7 @@ use nearlight_units::lock;
 use x11rb::connection::Connection as _;
 use x11rb::protocol::xproto::{ConnectionExt as _, Pixmap};
 
+use crate::clock::{now, pause};
 use crate::watchdog::Activity;
 use crate::x11::connection::{ConnectFailure, Display, DisplayAddress, XError};
 
@@ -185,19 +186,6 @@ impl Delays {
         self.next = (delay * 2).min(MAX_DELAY);
         delay
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a thread of the display knows how long a connection lasted")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a program that ends connections all the time must not keep a processor busy"
-)]
-fn pause(time: Duration) {
-    std::thread::sleep(time);
 }
 
 #[cfg(test)]
