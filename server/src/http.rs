@@ -16,6 +16,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
+use axum::http::uri::Scheme;
 use axum::http::{HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -95,10 +96,6 @@ struct RefusalLog {
     left_out: BTreeMap<IpAddr, u64>,
 }
 
-/// Whether a request came over TLS.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Secure(pub(crate) bool);
-
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
@@ -137,7 +134,7 @@ impl Site {
             let client = site.proxies.requester(connection_end, request.headers());
             site.notice_stranger(peer, &request);
             request.extensions_mut().insert(Client(client.address));
-            request.extensions_mut().insert(Secure(client.secure));
+            request.extensions_mut().insert(if client.secure { Scheme::HTTPS } else { Scheme::HTTP });
             request.extensions_mut().insert(reservation.clone());
             request.extensions_mut().insert(tcp.clone());
             async move {
