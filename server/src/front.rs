@@ -8,9 +8,10 @@ mod nearest;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::extract::{Extension, Path, Query, Request, State};
+use axum::http::uri::Scheme;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -21,6 +22,7 @@ use nearlight_fleet::{
 };
 use nearlight_net::{Clock, Identity, Link, ListenOptions, Listener, Token};
 use nearlight_rooms::{Role, is_room_name};
+use nearlight_units::lock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -28,7 +30,7 @@ use crate::access::certificate::CertificateSource;
 use crate::access::hosts::{Hosts, requested_host};
 use crate::access::links::{check_of, token_for};
 use crate::access::pairing::{AuthError, Pairing};
-use crate::http::{Secure, Site};
+use crate::http::Site;
 use crate::serve::{CERTIFICATE_CHECK, ServerError};
 use crate::state::seconds;
 use crate::transports::rtc::whep::{Client, HttpRefusal, token_in};
@@ -151,7 +153,7 @@ impl BoundFront {
 
 impl Shared {
     fn front(&self) -> MutexGuard<'_, Front> {
-        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.front)
     }
 
     fn on_directory(&self, event: DirectoryEvent) {
@@ -296,8 +298,8 @@ fn origin_of(link: &Link) -> String {
 /// Returns the origin under which the client reached this front, or none if the request names no host.
 fn own_origin(request: &Request) -> Option<String> {
     let host = requested_host(request).ok()?;
-    let Secure(secure) = request.extensions().get()?;
-    Some(format!("{}://{host}", if *secure { "https" } else { "http" }))
+    let scheme: &Scheme = request.extensions().get()?;
+    Some(format!("{scheme}://{host}"))
 }
 
 fn full(why: PlacementError) -> HttpRefusal {

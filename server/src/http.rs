@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
+use axum::http::uri::Scheme;
 use axum::http::{HeaderName, HeaderValue, StatusCode, Version, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -24,7 +25,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use nearlight_net::{Clock, PageStream, RateLimiter, RatePolicy};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 
 use crate::access::hosts::{Hosts, requested_host};
 use crate::http::forwarding::{PathPrefix, Requester, TrustedProxies, is_forwarded};
@@ -95,10 +96,6 @@ struct RefusalLog {
     left_out: BTreeMap<IpAddr, u64>,
 }
 
-/// Whether a request came over TLS.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Secure(pub(crate) bool);
-
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
@@ -137,7 +134,7 @@ impl Site {
             let client = site.proxies.requester(connection_end, request.headers());
             site.notice_stranger(peer, &request);
             request.extensions_mut().insert(Client(client.address));
-            request.extensions_mut().insert(Secure(client.secure));
+            request.extensions_mut().insert(if client.secure { Scheme::HTTPS } else { Scheme::HTTP });
             request.extensions_mut().insert(reservation.clone());
             request.extensions_mut().insert(tcp.clone());
             async move {
@@ -226,7 +223,7 @@ impl Site {
             let (status, reason) = (refused.status.as_u16(), clean(&refused.message));
             return tracing::debug!(%client, status, reason, "a request was refused");
         }
-        let mut refusal_log = self.refusal_log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusal_log = lock(&self.refusal_log);
         let RefusalLog { limiter, left_out } = &mut *refusal_log;
         if limiter.take(self.clock.now(), client).is_err() {
             // The limiter remembers as many addresses.
@@ -271,7 +268,7 @@ impl Progress {
     }
 
     fn lock(&self) -> MutexGuard<'_, Time> {
-        self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.deadline)
     }
 
     fn deadline(&self) -> Time {

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use nearlight_scene::Viewer;
 use nearlight_session::{SenderStatistics, SharedStatistics};
-use nearlight_units::{Bitrate, Span};
+use nearlight_units::{Bitrate, Span, lock};
 use nearlight_wire::FrameReport;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -212,11 +212,11 @@ impl Metrics {
     }
 
     fn live(&self) -> MutexGuard<'_, BTreeMap<u32, SessionFigures>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live)
     }
 
     fn rooms(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rooms)
     }
 
     /// Counts a member of this room until what this returns is dropped.

@@ -24,6 +24,7 @@ use nearlight_session::CaptureAlignment;
 use nearlight_units::Bitrate;
 use nearlight_webrtc::Certificate;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Interval;
 
 use crate::access::admission::Admission;
@@ -226,23 +227,8 @@ impl BoundServer {
         let (sizes, bounds) = sizes_and_bounds(format, &options, &source);
         let (event_log, event_log_thread) =
             events.map(EventLog::start).transpose().map_err(ServerError::Thread)?.unzip();
-        let feed = match &mut source {
-            OpenedSource::OnDemand(_) => None,
-            OpenedSource::SelfPaced(source) => source.sound(),
-        };
-        let application: &mut dyn Application = match &mut source {
-            OpenedSource::OnDemand(source) => source.as_mut(),
-            OpenedSource::SelfPaced(source) => source.as_mut(),
-        };
-        let (adapter, cues) = (application.describe(), application.poll_cues());
-        let demonstration = application.is_demonstration();
-        let starts = StartingPlaces::new(application.starting_places());
-        let model = application.model().map(ModelFile::new).map(Arc::new);
-        let world = application.objects().map(|objects| SharedRoom::new(clock.now(), &objects));
-        let world = world.transpose().expect("a world's objects have poses").map(Arc::new);
-        let heard = options.sound && (cues.is_some() || feed.is_some());
-        let sound = heard.then(|| Mixer::start(clock, feed)).transpose().map_err(ServerError::Thread)?;
-        let encoders = options.encoders.clone();
+        let SourceParts { adapter, demonstration, starts, model, world, sound } =
+            SourceParts::of(&mut source, options.sound, clock)?;
         let captures = if options.fitted_captures { CaptureAlignment::Fitted } else { CaptureAlignment::Even };
         let metrics = Arc::new(Metrics::new());
         let studio = StudioOptions {
@@ -250,7 +236,7 @@ impl BoundServer {
             sizes,
             advice: advice(options.size != PictureSize::Auto, options.fps.is_some()),
             clock,
-            encoders,
+            encoders: options.encoders.clone(),
             sound: sound.clone(),
             room: world.clone(),
             captures,
@@ -316,6 +302,40 @@ impl BoundServer {
 fn proxy_access(options: &ServeOptions, port: u16) -> (PathPrefix, ProxyAccess) {
     let prefix = options.public_url.as_ref().map(|link| PathPrefix::new(&link.path)).unwrap_or_default();
     (prefix, ProxyAccess { host: options.public_host(), udp_port: options.public_udp_port.unwrap_or(port) })
+}
+
+/// What a source has besides its pictures. It is asked for all of it before the studio takes it.
+struct SourceParts {
+    adapter: String,
+    demonstration: bool,
+    starts: StartingPlaces,
+    model: Option<Arc<ModelFile>>,
+    world: Option<Arc<SharedRoom>>,
+    sound: Option<Mixer>,
+}
+
+impl SourceParts {
+    /// Asks a source. Its sound is mixed from now on if it `sounds`.
+    fn of(source: &mut OpenedSource, sounds: bool, clock: Clock) -> Result<Self, ServerError> {
+        let (application, feed): (&mut dyn Application, _) = match source {
+            OpenedSource::OnDemand(source) => (source.as_mut(), None),
+            OpenedSource::SelfPaced(source) => {
+                let feed = source.sound();
+                (source.as_mut(), feed)
+            }
+        };
+        let (adapter, cues) = (application.describe(), application.poll_cues());
+        let world = application.objects().map(|objects| SharedRoom::new(clock.now(), &objects));
+        let sounds = sounds && (cues.is_some() || feed.is_some());
+        Ok(Self {
+            adapter,
+            demonstration: application.is_demonstration(),
+            starts: StartingPlaces::new(application.starting_places()),
+            model: application.model().map(ModelFile::new).map(Arc::new),
+            world: world.transpose().expect("a world's objects have poses").map(Arc::new),
+            sound: sounds.then(|| Mixer::start(clock, feed)).transpose().map_err(ServerError::Thread)?,
+        })
+    }
 }
 
 /// Returns the names and addresses for which requests are answered.
@@ -410,31 +430,31 @@ impl Server {
             ice_servers: &ice_servers,
             unity: unity.as_ref(),
         };
-        let (routes, mut accepting) = acceptors.open(&sessions);
+        let (routes, accepting) = acceptors.open(&sessions);
         rooms::open_world(&state, &sessions).await;
         let router = page::router(Arc::clone(&page)).merge(devices::router(Arc::clone(&state))).merge(routes);
         let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock).behind(proxies, prefix));
         let mut next_certificate_check = tokio::time::interval(CERTIFICATE_CHECK);
         let mut check = tokio::time::interval(STUDIO_CHECK);
         let link_check = tokio::spawn(link_register::watch(Arc::clone(&state)));
-        let (mut session_tasks, mut pages) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
+        let mut tasks = Tasks { sessions: JoinSet::new(), pages: JoinSet::new(), accepting, link_check };
         tokio::pin!(stop);
         loop {
             tokio::select! {
                 () = &mut stop => break,
                 Some(session) = begun.recv() => {
-                    session_tasks.spawn(session);
+                    tasks.sessions.spawn(session);
                 }
                 Some(stream) = listener.accept_page() => {
                     if stream.framed() {
                         state.on_media_connection(&stream.tcp());
-                        pages.spawn(rtc::streams::serve(stream, Arc::clone(&endpoint)));
+                        tasks.pages.spawn(rtc::streams::serve(stream, Arc::clone(&endpoint)));
                     } else {
-                        pages.spawn(Arc::clone(&site).serve(stream));
+                        tasks.pages.spawn(Arc::clone(&site).serve(stream));
                     }
                 }
-                Some(_) = pages.join_next() => {}
-                Some(ended) = session_tasks.join_next() => {
+                Some(_) = tasks.pages.join_next() => {}
+                Some(ended) = tasks.sessions.join_next() => {
                     if let Err(error) = ended {
                         tracing::error!(%error, "a session failed");
                     }
@@ -447,19 +467,35 @@ impl Server {
                 },
             }
         }
-        link_check.abort();
-        let _ = link_check.await;
-        let _ = closing.send(true);
-        let goodbyes = async { while session_tasks.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(GOODBYE_LIMIT, goodbyes).await;
-        session_tasks.shutdown().await;
-        pages.shutdown().await;
-        listener.shutdown("the server is shutting down").await;
-        accepting.shutdown().await;
+        tasks.end(&closing, &listener).await;
         let links = Arc::clone(state.pairing.links());
         let _ = tokio::task::spawn_blocking(move || links.close()).await;
         drop((site, page, sessions, begun));
         finish(state, event_log).await
+    }
+}
+
+/// The tasks of a server that runs.
+struct Tasks {
+    sessions: JoinSet<()>,
+    /// Connections to the page's port.
+    pages: JoinSet<()>,
+    accepting: JoinSet<()>,
+    link_check: JoinHandle<()>,
+}
+
+impl Tasks {
+    /// Says goodbye to the clients, then ends all tasks.
+    async fn end(mut self, closing: &watch::Sender<bool>, listener: &Listener) {
+        self.link_check.abort();
+        let _ = self.link_check.await;
+        let _ = closing.send(true);
+        let goodbyes = async { while self.sessions.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(GOODBYE_LIMIT, goodbyes).await;
+        self.sessions.shutdown().await;
+        self.pages.shutdown().await;
+        listener.shutdown("the server is shutting down").await;
+        self.accepting.shutdown().await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Encoders};
@@ -12,7 +12,7 @@ use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_session::pace::Mode;
 use nearlight_session::{Algorithms, Framing, Sender, SenderConfig};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_urs::signalling::Guest;
 use nearlight_webrtc::Peer;
 use nearlight_wire::{Hello, PROTOCOL_VERSION, RecoveryPolicy, RefusalReason};
@@ -333,7 +333,7 @@ impl OfferLimiter {
 
     fn take(&self, now: Time, guest: Guest) -> Result<(), Span> {
         let limiter = if guest.trusted { &self.trusted } else { &self.strangers };
-        limiter.lock().unwrap_or_else(PoisonError::into_inner).take(now, guest.address)
+        lock(limiter).take(now, guest.address)
     }
 }
 

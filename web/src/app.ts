@@ -2,7 +2,7 @@
 
 import { pageTime } from "./clock.ts";
 import { showCursor } from "./cursor.ts";
-import { Ends } from "./ends.ts";
+import { Disposables } from "./disposables.ts";
 import { Fleet } from "./fleet.ts";
 import { TRANSPORTS } from "./generated/core.ts";
 import { type ControllerDescription, MAX_CLIPBOARD_BYTES, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES } from "./generated/wire.ts";
@@ -52,7 +52,7 @@ export class App {
     onPort: (port) => this.#worker.post({ type: "speaker", port }, [port]),
     onClock: (clock) => this.#post({ type: "speaker-clock", clock }),
   });
-  readonly #ends = new Ends();
+  readonly #disposables = new Disposables();
   /** The session's end in the window, when it runs over WebRTC. */
   #peer: Peer | null = null;
   #headset: Headset | null = null;
@@ -140,7 +140,7 @@ export class App {
   }
 
   #listen(): void {
-    const { signal } = this.#ends;
+    const { signal } = this.#disposables;
     navigator.xr?.addEventListener("devicechange", () => void this.#offerVr(), { signal });
     window.addEventListener("pagehide", () => this.#close(), { signal });
     // A page that comes back from the browser's cache has closed its session.
@@ -167,10 +167,10 @@ export class App {
 
   /** Ends everything that the page has started: its session is over, or the page is hidden for good. */
   #close(): void {
-    if (this.#ends.closed) return;
+    if (this.#disposables.closed) return;
     // The worker says goodbye and ends. It may be terminated before that, so the window ends a WebRTC session by itself.
     this.#post({ type: "close" });
-    this.#ends.close();
+    this.#disposables.close();
     void this.#peer?.close();
     this.#fleet.close();
     this.#rendering.close();
@@ -247,7 +247,7 @@ export class App {
   }
 
   #onWorker(message: Exclude<FromWorker, WorkerAnswer>): void {
-    if (this.#ends.closed) {
+    if (this.#disposables.closed) {
       if (message.type === "frame") message.picture.close();
       return;
     }
@@ -410,7 +410,7 @@ export class App {
     try {
       const headset = await Headset.enter(start, eyes, this.#headsetOut());
       // The page may have ended while the browser asked its user.
-      if (this.#ends.closed) headset.close();
+      if (this.#disposables.closed) headset.close();
       else this.#headset = headset;
     } catch (error) {
       // A headset in use by another program or a user who declines is no reason to stop: the screen continues.
@@ -546,7 +546,7 @@ export class App {
 
   /** Asks the worker for its record. A session that has ended has an empty one. */
   #ask(type: WorkerQuestion): Promise<string> {
-    if (this.#ends.closed) return Promise.resolve(type === "summary" ? "null" : "");
+    if (this.#disposables.closed) return Promise.resolve(type === "summary" ? "null" : "");
     return this.#worker.ask(type);
   }
 

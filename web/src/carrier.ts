@@ -56,8 +56,8 @@ export function rtpTimestampOf(picture: VideoFrame): RtpTimestamp | undefined {
 }
 
 /** This transport does not get through to the server; another may. */
-export class Blocked extends Error {
-  override readonly name = "Blocked";
+export class TransportBlocked extends Error {
+  override readonly name = "TransportBlocked";
   /** For the user: what blocks it and what to do. */
   readonly advice: string;
 
@@ -68,8 +68,8 @@ export class Blocked extends Error {
 }
 
 /** The server refuses this session. */
-export class Refused extends Error {
-  override readonly name = "Refused";
+export class SessionRefused extends Error {
+  override readonly name = "SessionRefused";
   readonly reason: RefusalReason;
 
   constructor(reason: RefusalReason, message: string) {

@@ -1,6 +1,6 @@
 // Keeps one session with the server alive: dials, watches, and dials again with back-off, over the transport that gets through.
 
-import { Blocked, type Carrier, type CarrierOut, Refused, explain } from "./carrier.ts";
+import { type Carrier, type CarrierOut, SessionRefused, TransportBlocked, explain } from "./carrier.ts";
 import { TRANSPORTS } from "./generated/core.ts";
 import type { ConnectionState, RefusalReason, TransportChoice, TransportName } from "./messages.ts";
 import { type Winner, race } from "./race.ts";
@@ -134,9 +134,9 @@ export class Connection {
     try {
       winner = await this.#dial();
     } catch (error) {
-      if (error instanceof Refused && this.#wanted) this.#out.onRefused(error.reason, error.message);
+      if (error instanceof SessionRefused && this.#wanted) this.#out.onRefused(error.reason, error.message);
       // A server that is away or refuses says nothing about transports.
-      if (!(error instanceof Blocked)) return { why: explain(error) };
+      if (!(error instanceof TransportBlocked)) return { why: explain(error) };
       if (error.advice) this.#advice = error.advice;
       return { why: explain(error), advice: this.#advice };
     }

@@ -1,7 +1,7 @@
 // A page of a fleet: it moves to another server when its own is gone, and keeps its user's state across the move. Does nothing when the
 // page's address names no front.
 
-import { Ends } from "./ends.ts";
+import { Disposables } from "./disposables.ts";
 import type { Loudspeaker } from "./loudspeaker.ts";
 import { type MovedPage, frontOf, linkBy, questionTo, withFragment } from "./link.ts";
 import { type Pose, fromYawPitch, yawPitchOf } from "./math.ts";
@@ -32,7 +32,7 @@ export class Fleet {
   readonly #page: FleetPage;
   readonly #moved: MovedPage | null;
   readonly #relocation: Relocation | null;
-  readonly #ends = new Ends();
+  readonly #disposables = new Disposables();
   /** Proves the right to a seat in the room, here or on another server: 16 random bytes. */
   readonly seat: Uint8Array;
   /** The user's pose on the server that is gone, or null when the page has not moved. */
@@ -59,7 +59,7 @@ export class Fleet {
     if (!inside) return;
     shell.view = "world";
     walker.focus();
-    const { signal } = this.#ends;
+    const { signal } = this.#disposables;
     for (const gesture of ["pointerdown", "keydown"]) window.addEventListener(gesture, () => onGesture(), { once: true, signal });
   }
 
@@ -75,7 +75,7 @@ export class Fleet {
   }
 
   close(): void {
-    this.#ends.close();
+    this.#disposables.close();
     this.#relocation?.close();
   }
 
@@ -95,7 +95,7 @@ export class Fleet {
       // In place of this page: going back would lead to the server that is gone.
       go: (page, moves) => location.replace(withFragment(page, location.hash, this.#movedPage(moves))),
     });
-    this.#ends.every(CHECK_INTERVAL_MS, () => {
+    this.#disposables.every(CHECK_INTERVAL_MS, () => {
       if (user().local) relocation.check();
     });
     return relocation;

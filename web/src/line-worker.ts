@@ -1,6 +1,6 @@
 // A member's connection to its room, off the window's thread (local/line.ts).
 
-import { Blocked, explain } from "./carrier.ts";
+import { TransportBlocked, explain } from "./carrier.ts";
 import { VOICE, textOf, withLength } from "./control.ts";
 import { MAX_ROOM_MESSAGE_BYTES } from "./generated/core.ts";
 import { ROOMS_PATH } from "./generated/wire.ts";
@@ -196,7 +196,7 @@ async function open({ transport, origin, end }: LineDial): Promise<void> {
         : new WebTransportSession(await openWebTransport(origin, ROOMS_PATH, end, limit));
     setInterval(watch, REPEAT_AFTER_MS / 3);
   } catch (error) {
-    scope.postMessage({ type: "failed", why: explain(error), blocked: error instanceof Blocked });
+    scope.postMessage({ type: "failed", why: explain(error), blocked: error instanceof TransportBlocked });
   }
 }
 

@@ -1,6 +1,6 @@
 // The world rendered by this page. Loaded only when it is needed: three.js is larger than all the rest of the page.
 
-import { Refused, explain } from "./carrier.ts";
+import { SessionRefused, explain } from "./carrier.ts";
 import { request, tokenHeader } from "./http.ts";
 import type { RoomNews, RoomPerson, TransportName } from "./generated/core.ts";
 import type { Hand } from "./generated/wire.ts";
@@ -208,7 +208,7 @@ export class LocalWorld {
         return await this.#join();
       } catch (error) {
         // A wrong token stays wrong.
-        if (error instanceof Refused && !this.#closed) return this.#out.onEnded(error.message);
+        if (error instanceof SessionRefused && !this.#closed) return this.#out.onEnded(error.message);
         why = explain(error);
       }
     }
@@ -282,7 +282,7 @@ async function attempt<Result>(act: () => Promise<Result>, out: LocalWorldOut): 
     try {
       return await act();
     } catch (error) {
-      if (error instanceof Refused || pauses.count === MAX_ATTEMPTS - 1) throw error;
+      if (error instanceof SessionRefused || pauses.count === MAX_ATTEMPTS - 1) throw error;
       out.onDelayed(explain(error));
       await passed(pauses.next());
     }
@@ -295,7 +295,7 @@ async function fetchWorld({ origin, token }: MembershipOptions): Promise<ArrayBu
   address.search = "";
   const headers: HeadersInit = address.protocol === "https:" ? tokenHeader(token) : {};
   const answer = await request(address, { headers, signal: AbortSignal.timeout(LOAD_TIMEOUT_MS) });
-  if (!answer.ok) throw new Refused("internal", (await answer.text()).trim());
+  if (!answer.ok) throw new SessionRefused("internal", (await answer.text()).trim());
   return answer.arrayBuffer();
 }
 

@@ -1,7 +1,7 @@
 // The window's end of the sound: the audio context that a user's gesture starts, volume, mute, and which moment is being heard.
 
 import { pageTime } from "./clock.ts";
-import { Ends } from "./ends.ts";
+import { Disposables } from "./disposables.ts";
 import type { SpeakerClock } from "./messages.ts";
 import { store, stored } from "./storage.ts";
 import { FADE_SECONDS, type Volume, gainOf, loudnessOf } from "./volume.ts";
@@ -37,7 +37,7 @@ interface AudioGraph {
 export class Loudspeaker {
   readonly #out: LoudspeakerOut;
   readonly #choice: Volume = storedVolume();
-  readonly #ends = new Ends();
+  readonly #disposables = new Disposables();
   #graph: AudioGraph | null = null;
   /** Pending while the graph is being built. */
   #opening: Promise<void> | null = null;
@@ -85,7 +85,7 @@ export class Loudspeaker {
 
   /** Starts the sound. Call it from a user's gesture, as often as there are gestures: a start that failed is tried again. */
   async start(): Promise<void> {
-    if (this.#ends.closed) return;
+    if (this.#disposables.closed) return;
     this.#permitted = true;
     if (this.#element.paused) this.#play();
     if (!this.#graph) {
@@ -99,7 +99,7 @@ export class Loudspeaker {
 
   /** Ends the sound for good. */
   close(): void {
-    this.#ends.close();
+    this.#disposables.close();
     this.#graph = null;
     this.#source = null;
     this.#element.pause();
@@ -126,12 +126,12 @@ export class Loudspeaker {
     const release = (): void => void context.close().catch(() => undefined);
     try {
       await context.audioWorklet.addModule(new URL("worklet.js", document.baseURI));
-      this.#ends.add(release);
-      if (this.#ends.closed) return;
+      this.#disposables.add(release);
+      if (this.#disposables.closed) return;
       this.#graph = this.#connect(context);
       this.#apply();
       this.#measureTrack();
-      this.#ends.every(CLOCK_INTERVAL_MS, () => this.#tell(context));
+      this.#disposables.every(CLOCK_INTERVAL_MS, () => this.#tell(context));
       this.#tell(context);
     } catch (error) {
       release();

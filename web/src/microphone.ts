@@ -1,6 +1,6 @@
 // The user's microphone, for a program that records and for others in the room. Each packet holds ten milliseconds of Opus (docs/programs.md).
 
-import { Ends } from "./ends.ts";
+import { Disposables } from "./disposables.ts";
 import { type FromVoiceWorker, type ToVoiceWorker, VOICE_RATE } from "./messages.ts";
 import { workerError } from "./worker-error.ts";
 
@@ -79,7 +79,7 @@ export class Microphone {
 /** One use of the microphone. `close` releases what it holds, and what it only obtains later. */
 class Recording {
   readonly started: Promise<void>;
-  readonly #ends = new Ends();
+  readonly #disposables = new Disposables();
   readonly #onPacket: (opus: Uint8Array) => void;
   readonly #onEnded: (why: string) => void;
 
@@ -93,27 +93,27 @@ class Recording {
   }
 
   close(): void {
-    this.#ends.close();
+    this.#disposables.close();
   }
 
   async #open(): Promise<void> {
     if (typeof AudioEncoder === "undefined") throw new Error("this browser cannot encode sound");
     const constraints = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
     const stream = await navigator.mediaDevices.getUserMedia({ audio: constraints });
-    this.#ends.add(() => {
+    this.#disposables.add(() => {
       for (const track of stream.getTracks()) track.stop();
     });
-    if (this.#ends.closed) return;
+    if (this.#disposables.closed) return;
     for (const track of stream.getTracks()) track.onended = () => this.#fail("the browser ended the recording");
     const context = new AudioContext({ sampleRate: VOICE_RATE, latencyHint: "interactive" });
-    this.#ends.add(() => void context.close().catch(() => undefined));
+    this.#disposables.add(() => void context.close().catch(() => undefined));
     await context.audioWorklet.addModule(new URL("worklet.js", document.baseURI));
-    if (this.#ends.closed) return;
+    if (this.#disposables.closed) return;
     const node = new AudioWorkletNode(context, "microphone", { numberOfInputs: 1, numberOfOutputs: 0 });
     const { port1, port2 } = new MessageChannel();
     node.port.postMessage(port1, [port1]);
     const worker = new Worker(new URL("voice-worker.js", document.baseURI), { type: "module" });
-    this.#ends.add(() => worker.terminate());
+    this.#disposables.add(() => worker.terminate());
     worker.onerror = (event) => this.#fail(`the voice worker failed: ${workerError(event)}`);
     worker.onmessage = ({ data }: MessageEvent<FromVoiceWorker>) => {
       if (data.type === "packet") this.#onPacket(data.packet);
@@ -123,6 +123,6 @@ class Recording {
   }
 
   #fail(why: string): void {
-    if (!this.#ends.closed) this.#onEnded(why);
+    if (!this.#disposables.closed) this.#onEnded(why);
   }
 }

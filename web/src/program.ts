@@ -1,6 +1,6 @@
 // A program's window on a display of its own: what the display reports to the page, and what the page asks of it (docs/programs.md).
 
-import { Ends } from "./ends.ts";
+import { Disposables } from "./disposables.ts";
 import { Microphone, messageOf } from "./microphone.ts";
 import { element } from "./page.ts";
 
@@ -58,7 +58,7 @@ export class Program {
   readonly #handOver = element("hand-over", HTMLButtonElement);
   /** Null unless the user offers it. */
   readonly #microphone: Microphone | null;
-  readonly #ends = new Ends();
+  readonly #disposables = new Disposables();
   #isProgram = false;
   #controls: Controls = { holder: null, asked: false, wanted: false, viewers: 1 };
 
@@ -71,11 +71,11 @@ export class Program {
       settling = setTimeout(() => this.#sendSize(), SIZE_SETTLE_MS);
     });
     observer.observe(this.#stage);
-    this.#ends.add(() => {
+    this.#disposables.add(() => {
       observer.disconnect();
       clearTimeout(settling);
     });
-    const { signal } = this.#ends;
+    const { signal } = this.#disposables;
     const activate = (): void => out.send(JSON.stringify({ display: { activate: Number(this.#windows.value) } }));
     this.#windows.addEventListener("change", activate, { signal });
     const handOver = (): void => {
@@ -86,13 +86,13 @@ export class Program {
   }
 
   close(): void {
-    this.#ends.close();
+    this.#disposables.close();
     this.#microphone?.stop();
   }
 
   onMessage(data: Uint8Array): void {
     const report = parse(data);
-    if (!report || this.#ends.closed) return;
+    if (!report || this.#disposables.closed) return;
     const { program, windows, controls, refused, microphone, notice, ended } = report;
     if (program) {
       this.#isProgram = true;

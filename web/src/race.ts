@@ -1,7 +1,7 @@
 // Opens a session over the transport that gets through first. Attempts begin one after the other and continue side by side, as RFC 8305 has it for
 // addresses: an attempt that the network swallows silently costs a fraction of a second and not its whole time limit.
 
-import { Blocked } from "./carrier.ts";
+import { TransportBlocked } from "./carrier.ts";
 import type { TransportName } from "./generated/core.ts";
 
 /** Pause before the next attempt begins, unless all earlier ones have failed. RFC 8305, section 8, recommends 250 ms. */
@@ -129,9 +129,9 @@ class Race<Opened extends Closable> {
 
 /** Returns the failure to report: the server's refusal or an error rather than a network that lets nothing through, whose advice is joined. */
 function failureOf(failures: readonly unknown[]): unknown {
-  const blocked = failures.filter((failure) => failure instanceof Blocked);
+  const blocked = failures.filter((failure) => failure instanceof TransportBlocked);
   const last = blocked.at(-1);
   if (failures.length === 0) return new Error("the connection was closed");
-  if (!last || blocked.length < failures.length) return failures.find((failure) => !(failure instanceof Blocked));
-  return new Blocked(last.message, blocked.map(({ advice }) => advice).filter(Boolean).join(" "));
+  if (!last || blocked.length < failures.length) return failures.find((failure) => !(failure instanceof TransportBlocked));
+  return new TransportBlocked(last.message, blocked.map(({ advice }) => advice).filter(Boolean).join(" "));
 }

@@ -1,6 +1,6 @@
 // The room's panel: who is in the room, hearing them and speaking to them.
 
-import { Ends } from "./ends.ts";
+import { Disposables } from "./disposables.ts";
 import type { SoundOutput } from "./loudspeaker.ts";
 import type { Pose } from "./math.ts";
 import { Microphone, packetOf } from "./microphone.ts";
@@ -30,7 +30,7 @@ export class RoomPanel {
   readonly #people: People;
   readonly #microphone: Microphone;
   readonly #talk = element("talk", HTMLButtonElement);
-  readonly #ends = new Ends();
+  readonly #disposables = new Disposables();
   #known: PeopleList | null = null;
   /** The user's own members of sessions before this one, which may be in the room for a moment longer. */
   #former: readonly number[] = [];
@@ -57,15 +57,15 @@ export class RoomPanel {
       this.#talk.blur();
       this.toggleTalking();
     };
-    this.#talk.addEventListener("click", onClick, { signal: this.#ends.signal });
-    this.#ends.every(SPEAKING_INTERVAL_MS, () => this.#people.setSpeaking(this.#voices.speaking()));
+    this.#talk.addEventListener("click", onClick, { signal: this.#disposables.signal });
+    this.#disposables.every(SPEAKING_INTERVAL_MS, () => this.#people.setSpeaking(this.#voices.speaking()));
   }
 
   close(): void {
     this.#hide();
     clearTimeout(this.#silencing);
     void this.#setTalking(false);
-    this.#ends.close();
+    this.#disposables.close();
   }
 
   /** Who is in the room, or null when that is not known. */

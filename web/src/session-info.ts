@@ -1,6 +1,6 @@
 // The server's description of itself over HTTP, before a session.
 
-import { Refused } from "./carrier.ts";
+import { SessionRefused } from "./carrier.ts";
 import { proxyRefusal, request, tokenHeader } from "./http.ts";
 
 /** The server's description of itself at `session.json`. */
@@ -25,14 +25,14 @@ export async function webTransportEndOf(origin: string, token: string, pinned: s
   const headers: HeadersInit = origin.startsWith("https:") ? tokenHeader(token) : {};
   const answer = await request(new URL("session.json", origin), { cache: "no-store", headers, signal: limit });
   const refusedByProxy = proxyRefusal(answer);
-  if (refusedByProxy) throw new Refused("proxy", refusedByProxy);
-  if (answer.status === 401) throw new Refused("token", await answer.text());
-  if (answer.status === 429) throw new Refused("too_many_attempts", await answer.text());
+  if (refusedByProxy) throw new SessionRefused("proxy", refusedByProxy);
+  if (answer.status === 401) throw new SessionRefused("token", await answer.text());
+  if (answer.status === 429) throw new SessionRefused("too_many_attempts", await answer.text());
   if (!answer.ok) throw new Error(`the server answers ${answer.status} to the request for session.json`);
   if (!answer.headers.get("content-type")?.startsWith("application/json")) {
-    throw new Refused("proxy", "The answer to the page's request for session.json is not the server's: something in front of it answers, such as a proxy's login page.");
+    throw new SessionRefused("proxy", "The answer to the page's request for session.json is not the server's: something in front of it answers, such as a proxy's login page.");
   }
   const { certificate_sha256: shown, webtransport_port: port = null } = (await answer.json()) as SessionInfo;
-  if (pinned && shown && shown !== pinned) throw new Refused("certificate", `The link names ${pinned}, the server shows ${shown}.`);
+  if (pinned && shown && shown !== pinned) throw new SessionRefused("certificate", `The link names ${pinned}, the server shows ${shown}.`);
   return { certificate: pinned ?? shown, port };
 }

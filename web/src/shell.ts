@@ -1,6 +1,6 @@
 // All text on the page: status, landing, and notices about what is wrong and what to do.
 
-import { Ends } from "./ends.ts";
+import { Disposables } from "./disposables.ts";
 import { TRANSPORTS } from "./generated/core.ts";
 import type { UserRole } from "./generated/wire.ts";
 import type { ConnectionState, RefusalReason, TransportChoice } from "./messages.ts";
@@ -9,7 +9,7 @@ import { element } from "./page.ts";
 import { forgetDeviceToken, pairDevice } from "./device.ts";
 import { type LinkDamage, pairingOf } from "./link.ts";
 import type { RenderingChoice } from "./rendering.ts";
-import type { Missing } from "./support.ts";
+import type { MissingFeature } from "./support.ts";
 import { store, stored } from "./storage.ts";
 import { TRANSPORT } from "./transports.ts";
 
@@ -90,7 +90,7 @@ const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: bo
 const PAGE_REASONS: ReadonlySet<RefusalReason> = new Set(["certificate", "impostor", "undecodable", "proxy"]);
 
 export class Shell {
-  readonly #ends = new Ends();
+  readonly #disposables = new Disposables();
   readonly #status = element("status").querySelector("span") as HTMLElement;
   #countdown: ReturnType<typeof setInterval> | undefined;
   #toast: ReturnType<typeof setTimeout> | undefined;
@@ -101,7 +101,7 @@ export class Shell {
   #opens: string | null = null;
 
   constructor(out: ShellOut) {
-    const { signal } = this.#ends;
+    const { signal } = this.#disposables;
     const onClick = (id: string, handle: () => void): void => element(id).addEventListener("click", handle, { signal });
     onClick("enter", () => out.onEnter());
     onClick("landing-vr", () => out.onEnterVr());
@@ -147,7 +147,7 @@ export class Shell {
 
   /** Ends the timers, and what the page's buttons do. */
   close(): void {
-    this.#ends.close();
+    this.#disposables.close();
     clearInterval(this.#countdown);
     clearTimeout(this.#toast);
   }
@@ -326,7 +326,7 @@ export class Shell {
     this.#notice("The program has ended", `${words}.`, [], false);
   }
 
-  onUnsupported(missing: readonly Missing[]): void {
+  onUnsupported(missing: readonly MissingFeature[]): void {
     this.#enter("unsupported");
     this.#say("Unsupported browser");
     const what = missing.length === 1 ? "something" : "some things";
@@ -387,7 +387,7 @@ export class Shell {
     this.#countdown = setInterval(tell, 250);
   }
 
-  #notice(title: string, words: string, details: readonly Missing[], retry: boolean): void {
+  #notice(title: string, words: string, details: readonly MissingFeature[], retry: boolean): void {
     element("notice-title").textContent = title;
     element("notice-text").textContent = words;
     element("notice-list").replaceChildren(

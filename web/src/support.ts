@@ -3,7 +3,7 @@
 import { TRANSPORTS } from "./generated/core.ts";
 import { TRANSPORT } from "./transports.ts";
 
-export interface Missing {
+export interface MissingFeature {
   name: string;
   advice: string;
 }
@@ -19,7 +19,7 @@ const BROWSERS =
   "Chrome, Edge and other Chromium browsers have it from version 114, Firefox from version 130; so do the browsers of Quest and Pico headsets.";
 
 /** Returns what this browser lacks; empty when the page can run. */
-export function missingFeatures(): Missing[] {
+export function missingFeatures(): MissingFeature[] {
   const needs: [string, boolean, string][] = [
     [
       "Secure context",

@@ -1,6 +1,6 @@
 // A session over WebRTC, as the worker sees it: only windows have peer connections, so a `Peer` there handles the connection.
 
-import { Blocked, type Carrier, type CarrierOut, Refused, rtpTimestampOf } from "./carrier.ts";
+import { type Carrier, type CarrierOut, SessionRefused, TransportBlocked, rtpTimestampOf } from "./carrier.ts";
 import { textOf, withLength } from "./control.ts";
 import type { FromPeer, ToPeer } from "./messages.ts";
 
@@ -12,7 +12,7 @@ export async function dialWebRtc(ask: (port: MessagePort) => void, limit: AbortS
   return new Promise((resolve, reject) => {
     let open = false;
     let ports: string[] = [];
-    const blocked = (why: string): Blocked => (ports.length > 0 ? portsBlocked(ports) : new Blocked(why));
+    const blocked = (why: string): TransportBlocked => (ports.length > 0 ? portsBlocked(ports) : new TransportBlocked(why));
     const fail = (error: Error): void => {
       post({ type: "close" });
       reject(error);
@@ -33,15 +33,15 @@ export async function dialWebRtc(ask: (port: MessagePort) => void, limit: AbortS
       }
       else if (data.type === "answered") ({ ports } = data);
       else if (data.type === "ended") fail(data.blocked ? blocked(data.why) : new Error(data.why));
-      else if (data.type === "refused") fail(new Refused(data.reason, data.message));
+      else if (data.type === "refused") fail(new SessionRefused(data.reason, data.message));
     };
   });
 }
 
 /** The server answers over HTTP, but no connection comes up at these ports. */
-function portsBlocked(ports: string[]): Blocked {
+function portsBlocked(ports: string[]): TransportBlocked {
   const which = ports.length > 1 ? `neither ${ports.slice(0, -1).join(", ")} nor ${ports.at(-1)}` : `not ${ports[0]}`;
-  return new Blocked(
+  return new TransportBlocked(
     "no connection comes up at the server's ports",
     `The server answers the page, but no connection comes up: ${which} of it can be reached. Strict firewalls and some VPNs block them. ` +
       "Open one of them; or start the server with --ice-server turn:NAME:PASSWORD@HOST:443?transport=tcp, " +

@@ -1,7 +1,7 @@
 // A session over a WebSocket on the page's own port: a binary message is a datagram, a text a control message. For networks and browsers
 // that support nothing else: TCP makes everything wait for what was lost.
 
-import { Blocked, type Carrier, type CarrierOut, type Challenge } from "./carrier.ts";
+import { type Carrier, type CarrierOut, type Challenge, TransportBlocked } from "./carrier.ts";
 import { textOf, withLength } from "./control.ts";
 
 /** What may keep a WebSocket from opening although the page was loaded from the same port. */
@@ -39,7 +39,7 @@ export function openWebSocket(origin: string, path: string, limit: AbortSignal):
     const fail = (why: string, advice = ""): void => {
       socket.onclose = null;
       socket.close();
-      reject(new Blocked(why, advice));
+      reject(new TransportBlocked(why, advice));
     };
     const onLimit = (): void => fail("no answer in time", PROXY_ADVICE);
     limit.addEventListener("abort", onLimit);

@@ -1,6 +1,6 @@
 // A session over WebTransport: QUIC datagrams, and one stream for the control messages.
 
-import { Blocked, type Carrier, type CarrierOut, type Challenge } from "./carrier.ts";
+import { type Carrier, type CarrierOut, type Challenge, TransportBlocked } from "./carrier.ts";
 import { WEBTRANSPORT_PATH } from "./generated/wire.ts";
 import type { WebTransportEnd } from "./session-info.ts";
 
@@ -51,7 +51,7 @@ export async function openWebTransport(origin: string, path: string, end: WebTra
     return { transport, stream, datagrams: datagramsOf(transport), challenge };
   } catch (error) {
     transport.close();
-    throw new Blocked(limit.aborted ? "no answer in time" : explain(error));
+    throw new TransportBlocked(limit.aborted ? "no answer in time" : explain(error));
   }
 }
 

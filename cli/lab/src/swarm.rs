@@ -12,7 +12,7 @@ use nearlight_link::{LoadedPath, PathSpec};
 use nearlight_net::Link;
 use nearlight_rooms::{MAX_MEMBERS, RoomConfig, default_objects, is_room_name};
 use nearlight_swarm::live::{self, Progress};
-use nearlight_swarm::{Behaviour, Carrier, Profile, Quantiles, Summary, page, virtual_time};
+use nearlight_swarm::{Behaviour, Carrier, NaiveBroadcast, Profile, Quantiles, Summary, Video, page, virtual_time};
 use nearlight_units::Span;
 
 use nearlight_cli::parse;
@@ -261,13 +261,6 @@ impl ProgressLine {
 
 /// The figures for people.
 fn words(summary: &Summary) -> String {
-    let delay = |name: &str, quantiles: Option<Quantiles>| match quantiles {
-        Some(Quantiles { count, p50, p95, p99, max }) => {
-            format!("{name}: median {p50:.1} ms, 95 % {p95:.1} ms, 99 % {p99:.1} ms, longest {max:.1} ms, of {count}\n")
-        }
-        None => format!("{name}: none\n"),
-    };
-    let kibibytes = |bytes: f64| bytes / 1_024.0;
     let mut lines = vec![format!(
         "{} of {} members in {} room{}{}, {:.0} s{}{}\n",
         summary.joined,
@@ -315,8 +308,35 @@ fn words(summary: &Summary) -> String {
         lines
             .push(delay(&format!("Voices, {} packets sent, until one member heard one", voices.sent), voices.delay_ms));
     }
-    if let Some(video) = &summary.video {
-        lines.push(format!(
+    lines.extend(summary.video.as_ref().map(video_lines));
+    for (whose, cores) in [("This program", summary.swarm_cores), ("The server", summary.server_cores)] {
+        if let Some(cores) = cores {
+            lines.push(format!("{whose} used {:.1} % of a core\n", cores * 100.0));
+        }
+    }
+    lines.extend(summary.naive.as_ref().map(naive_lines));
+    for (reason, count) in &summary.ended {
+        lines.push(format!("{count} left early or could not join: {reason}\n"));
+    }
+    lines.concat()
+}
+
+fn delay(name: &str, quantiles: Option<Quantiles>) -> String {
+    match quantiles {
+        Some(Quantiles { count, p50, p95, p99, max }) => {
+            format!("{name}: median {p50:.1} ms, 95 % {p95:.1} ms, 99 % {p99:.1} ms, longest {max:.1} ms, of {count}\n")
+        }
+        None => format!("{name}: none\n"),
+    }
+}
+
+fn kibibytes(bytes: f64) -> f64 {
+    bytes / 1_024.0
+}
+
+fn video_lines(video: &Video) -> String {
+    let mut lines = vec![
+        format!(
             "Video: {} of {} clients got pictures, {:.1} a second and {:.2} Mb/s each; {} late, {} lost, stalled {:.2} % of the time\n",
             video.watched,
             video.clients,
@@ -325,32 +345,22 @@ fn words(summary: &Summary) -> String {
             video.late,
             video.lost,
             video.stall_ratio * 100.0
-        ));
-        lines.push(delay("Video, until the first picture", video.startup_ms));
-        lines.push(delay("Video, from capture to the decoder", video.frame_ms));
-        for (reason, count) in &video.failed {
-            lines.push(format!("{count} got no video: {reason}\n"));
-        }
-    }
-    for (whose, cores) in [("This program", summary.swarm_cores), ("The server", summary.server_cores)] {
-        if let Some(cores) = cores {
-            lines.push(format!("{whose} used {:.1} % of a core\n", cores * 100.0));
-        }
-    }
-    if let Some(naive) = &summary.naive {
-        lines.push(delay("Naive broadcast, until all have seen it", naive.interaction_ms));
-        lines.push(format!(
-            "Naive broadcast: a member receives {:.2} KiB/s{}; {} messages dropped{}\n",
-            kibibytes(naive.received_bytes_per_second),
-            naive.bytes_ratio.map_or_else(String::new, |ratio| format!(", {ratio:.1} times as much")),
-            naive.dropped,
-            naive
-                .server_cores
-                .map_or_else(String::new, |cores| format!("; its server used {:.1} % of a core", cores * 100.0))
-        ));
-    }
-    for (reason, count) in &summary.ended {
-        lines.push(format!("{count} left early or could not join: {reason}\n"));
-    }
+        ),
+        delay("Video, until the first picture", video.startup_ms),
+        delay("Video, from capture to the decoder", video.frame_ms),
+    ];
+    lines.extend(video.failed.iter().map(|(reason, count)| format!("{count} got no video: {reason}\n")));
     lines.concat()
+}
+
+fn naive_lines(naive: &NaiveBroadcast) -> String {
+    let delays = delay("Naive broadcast, until all have seen it", naive.interaction_ms);
+    let ratio = naive.bytes_ratio.map_or_else(String::new, |ratio| format!(", {ratio:.1} times as much"));
+    let cores = naive.server_cores.map(|cores| format!("; its server used {:.1} % of a core", cores * 100.0));
+    format!(
+        "{delays}Naive broadcast: a member receives {:.2} KiB/s{ratio}; {} messages dropped{}\n",
+        kibibytes(naive.received_bytes_per_second),
+        naive.dropped,
+        cores.unwrap_or_default()
+    )
 }

@@ -16,7 +16,7 @@ use nearlight_embed::Options;
 use nearlight_hook_wire::{HookedProcess, LIBRARY, Listener, Message, StreamSettings, find_library};
 use nearlight_net::{Link, Token};
 use nearlight_system::Supervisor;
-use nearlight_units::Bitrate;
+use nearlight_units::{Bitrate, lock};
 
 use crate::announcement::{Announcement, Style};
 use crate::parse;
@@ -193,7 +193,7 @@ struct HookWatch {
 
 impl HookWatch {
     fn heard(&self) -> MutexGuard<'_, HookStatus> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.heard)
     }
 
     fn on_message(&self, message: Message) -> Option<StreamSettings> {

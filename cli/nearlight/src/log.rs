@@ -4,7 +4,9 @@ pub(crate) mod format;
 pub(crate) mod repeated;
 
 use std::io::{self, Write};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use nearlight_units::lock;
 
 use self::format::{JournalPriority, LogFormat};
 
@@ -62,7 +64,7 @@ pub(crate) fn release() {
 }
 
 fn held() -> MutexGuard<'static, Option<Vec<u8>>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&HELD)
 }
 
 impl Write for Log {

@@ -85,11 +85,13 @@ impl ServerSandbox {
     }
 
     /// Returns the name of the user that the server becomes, if it becomes another one.
-    #[cfg(target_os = "linux")]
     pub(crate) fn user_name(&self) -> Option<&str> {
         match &self.user {
+            ServerUser::Unchanged => None,
+            #[cfg(target_os = "linux")]
             ServerUser::Other(user) => Some(&user.name),
-            ServerUser::Unchanged | ServerUser::Root(_) => None,
+            #[cfg(target_os = "linux")]
+            ServerUser::Root(_) => None,
         }
     }
 

@@ -20,8 +20,10 @@ use nearlight_events::create_private_file;
 use nearlight_net::link_layer::HardwareAddress;
 use nearlight_net::{Clock, EthernetInterface, Token};
 use nearlight_rooms::Role;
-use nearlight_scene::{Backend, Conversion, SourceKind};
-use nearlight_server::{BoundServer, IceServer, Observer, PictureSize, ServeOptions, Server, UnityMode, UnityOptions};
+use nearlight_scene::{Backend, Conversion, PushSource, SourceKind};
+use nearlight_server::{
+    BoundServer, IceServer, PictureSize, ServeOptions, Server, ServerError, UnityMode, UnityOptions,
+};
 use nearlight_session::pace::Mode;
 use nearlight_units::Bitrate;
 use nearlight_wire::RecoveryPolicy;
@@ -299,19 +301,10 @@ impl ServeArguments {
 /// # Errors
 /// For people.
 pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<ExitCode> {
-    let (output, sandboxed) = (arguments.output, arguments.sandbox);
-    let style = output.style();
-    let clock = experiment.clock;
-    let interfaces = open_interfaces(&arguments)?;
-    let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
-    validate(&arguments)?;
-    let sandbox = ServerSandbox::new(sandboxed, arguments.user.as_deref())?;
+    let service = Service::new(&arguments, experiment.clock)?;
     // The program runs outside the server's sandbox, in one of its own.
     #[cfg(target_os = "linux")]
     let program = arguments.program.open(arguments.size, arguments.fps, arguments.sound)?;
-    let (nats, owner, security, token) =
-        (arguments.nats.clone(), arguments.fleet, arguments.security.clone(), arguments.token.clone());
-    let capacity = [arguments.max_clients, arguments.max_members];
     let options = arguments.options(experiment)?;
     #[cfg(target_os = "linux")]
     let (options, own) = match program {
@@ -320,78 +313,17 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     };
     #[cfg(target_os = "linux")]
     let ending = own.as_ref().map(ProgramSource::exit);
+    #[cfg(target_os = "linux")]
+    let own = own.map(|source| Box::new(source) as Box<dyn PushSource>);
+    #[cfg(not(target_os = "linux"))]
+    let own = None;
     memory::return_freed_memory();
-    let unity = options.unity.clone();
-    let is_film = matches!(options.source, SourceKind::Video(_));
     // Threads inherit the restrictions of the one that starts them.
-    let restrictions = sandbox.enter(&needs(&options, &security)?)?;
+    let restrictions = service.sandbox.enter(&needs(&options, &service.security)?)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
-        // The link is not printed early for a file, which may be invalid, or as JSON: scripts expect that clients can connect at once. In all other
-        // cases, clients that open the link early wait.
-        let early = style != Style::Json && options.source.files().is_empty();
-        // People and scripts read the link first; messages about the start follow it.
-        if style != Style::Json {
-            log::hold();
-        }
-        tracing::info!("sandbox: {restrictions}");
-        let carrier = match nats {
-            Some(url) => Some(fleet::join(&url, &security, token.as_ref(), clock).await?),
-            None => None,
-        };
-        let server = BoundServer::open(ServeOptions { fleet: carrier.clone(), ..options }, clock)?;
-        let server = server.with_ethernet(&interfaces, allowed.as_ref())?;
-        let announcer = carrier.map(|carrier| fleet::Announcer::new(carrier, clock, &server, capacity));
-        let announcement = announcement_of(&server);
-        let announce = || {
-            output.print(&announcement)?;
-            log::release();
-            if let Some(unity) = &unity {
-                log::notice(&unity_notice(unity));
-            }
-            anyhow::Ok(())
-        };
-        if early {
-            announce()?;
-        }
-        // A film's decoder opens it again for each time that it is played, and must not be root.
-        if is_film {
-            sandbox.change_user()?;
-        }
-        #[cfg(target_os = "linux")]
-        let server = match own {
-            Some(source) => server.start_with_source(Box::new(source))?,
-            None => start(server, sandbox.user_name().filter(|_| is_film))?,
-        };
-        #[cfg(not(target_os = "linux"))]
-        let server = start(server, None)?;
-        // Its ports, devices and the owner's files are open.
-        if !is_film {
-            sandbox.change_user()?;
-        }
-        check_pages(unity.as_ref())?;
-        let stop = stop_signal(output.quiet)?;
-        if !early {
-            announce()?;
-        }
-        if !output.quiet {
-            let (adapter, format) = (server.adapter(), server.format());
-            log::notice(&format!("Source: {adapter}\nStream: {format}"));
-            log::hint("\nPress Ctrl-C to stop.");
-        }
-        reload_on_hangup(server.certificate_check())?;
-        let (observer, announced) = (server.observer(), server.observer());
-        let stop = async {
-            let stop = stop_of_owner(stop, owner, (clock, capacity.iter().sum()), observer);
-            match &announcer {
-                None => stop.await,
-                Some(announcer) => tokio::select! {
-                    () = stop => announcer.withdraw(),
-                    () = announcer.run(&announced) => {}
-                },
-            }
-        };
-        let ended = server.run(stop).await;
+        let (server, announcer, stop) = service.start(options, own, &restrictions).await?;
+        let ended = service.run(server, announcer, stop).await;
         // When the program exits, the server exits too, with the status that follows from how it ended.
         #[cfg(target_os = "linux")]
         if let Some(ending) = ending.and_then(|ending| ending.get().copied()) {
@@ -403,6 +335,161 @@ pub fn run(arguments: ServeArguments, experiment: Experiment) -> anyhow::Result<
     })
 }
 
+/// What surrounds a server: its output, sandbox, Ethernet interfaces and fleet.
+struct Service {
+    output: OutputArguments,
+    clock: Clock,
+    sandbox: ServerSandbox,
+    interfaces: Vec<EthernetInterface>,
+    allowed: Option<BTreeSet<HardwareAddress>>,
+    nats: Option<String>,
+    owner: Option<Fleet>,
+    security: FleetSecurity,
+    token: Option<Token>,
+    /// Places for clients and for members.
+    capacity: [usize; 2],
+}
+
+impl Service {
+    fn new(arguments: &ServeArguments, clock: Clock) -> anyhow::Result<Self> {
+        let interfaces = open_interfaces(arguments)?;
+        validate(arguments)?;
+        Ok(Self {
+            output: arguments.output,
+            clock,
+            sandbox: ServerSandbox::new(arguments.sandbox, arguments.user.as_deref())?,
+            interfaces,
+            allowed: arguments.ethernet_allow.clone().map(BTreeSet::from_iter),
+            nats: arguments.nats.clone(),
+            owner: arguments.fleet,
+            security: arguments.security.clone(),
+            token: arguments.token.clone(),
+            capacity: [arguments.max_clients, arguments.max_members],
+        })
+    }
+
+    /// Starts the server and tells people and scripts where it is. Returns it with what announces it to its fleet, and the signal that ends
+    /// it.
+    async fn start(
+        &self,
+        options: ServeOptions,
+        own: Option<Box<dyn PushSource>>,
+        restrictions: &str,
+    ) -> anyhow::Result<(Server, Option<fleet::Announcer>, impl Future<Output = ()>)> {
+        let is_json = self.output.style() == Style::Json;
+        // The link is not printed early for a file, which may be invalid, or as JSON: scripts expect that clients can connect at once. In all other
+        // cases, clients that open the link early wait.
+        let early = !is_json && options.source.files().is_empty();
+        // People and scripts read the link first; messages about the start follow it.
+        if !is_json {
+            log::hold();
+        }
+        tracing::info!("sandbox: {restrictions}");
+        let unity = options.unity.clone();
+        let is_film = matches!(options.source, SourceKind::Video(_));
+        let (server, announcer) = self.bind(options).await?;
+        let announcement = announcement_of(&server);
+        if early {
+            self.announce(&announcement, unity.as_ref())?;
+        }
+        let server = self.start_source(server, own, is_film)?;
+        check_pages(unity.as_ref())?;
+        let stop = stop_signal(self.output.quiet)?;
+        if !early {
+            self.announce(&announcement, unity.as_ref())?;
+        }
+        if !self.output.quiet {
+            let (adapter, format) = (server.adapter(), server.format());
+            log::notice(&format!("Source: {adapter}\nStream: {format}"));
+            log::hint("\nPress Ctrl-C to stop.");
+        }
+        reload_on_hangup(server.certificate_check())?;
+        Ok((server, announcer, stop))
+    }
+
+    /// Opens the ports, after joining the servers that share their rooms.
+    async fn bind(&self, options: ServeOptions) -> anyhow::Result<(BoundServer, Option<fleet::Announcer>)> {
+        let carrier = match &self.nats {
+            Some(url) => Some(fleet::join(url, &self.security, self.token.as_ref(), self.clock).await?),
+            None => None,
+        };
+        let server = BoundServer::open(ServeOptions { fleet: carrier.clone(), ..options }, self.clock)?;
+        let server = server.with_ethernet(&self.interfaces, self.allowed.as_ref())?;
+        let announcer = carrier.map(|carrier| fleet::Announcer::new(carrier, self.clock, &server, self.capacity));
+        Ok((server, announcer))
+    }
+
+    /// Prints the links, and then what was logged before them.
+    fn announce(&self, announcement: &Announcement, unity: Option<&UnityOptions>) -> anyhow::Result<()> {
+        self.output.print(announcement)?;
+        log::release();
+        if let Some(unity) = unity {
+            log::notice(&unity_notice(unity));
+        }
+        Ok(())
+    }
+
+    /// Starts what is behind the port, and becomes the server's user.
+    fn start_source(
+        &self,
+        server: BoundServer,
+        own: Option<Box<dyn PushSource>>,
+        is_film: bool,
+    ) -> anyhow::Result<Server> {
+        // A film's decoder opens it again for each time that it is played, and must not be root.
+        if is_film {
+            self.sandbox.change_user()?;
+        }
+        let started = match own {
+            Some(source) => server.start_with_source(source),
+            None => server.start(),
+        };
+        let server = match self.sandbox.user_name().filter(|_| is_film) {
+            Some(user) => started.with_context(|| {
+                format!(
+                    "films are decoded as the user {user}, who has to be able to read the file; --user NAME names another"
+                )
+            })?,
+            None => started?,
+        };
+        // Its ports, devices and the owner's files are open.
+        if !is_film {
+            self.sandbox.change_user()?;
+        }
+        Ok(server)
+    }
+
+    /// Serves until `stop`, or until the fleet that owns this server ends it.
+    async fn run(
+        &self,
+        server: Server,
+        announcer: Option<fleet::Announcer>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), ServerError> {
+        let (observer, announced) = (server.observer(), server.observer());
+        let places = self.capacity.iter().sum();
+        let end = async {
+            match self.owner {
+                None => stop.await,
+                Some(Fleet::Agones) => tokio::select! {
+                    () = stop => {}
+                    () = agones::serve(self.clock, places, move || observer.places_taken()) => {}
+                },
+            }
+        };
+        let announced_end = async {
+            match &announcer {
+                None => end.await,
+                Some(announcer) => tokio::select! {
+                    () = end => announcer.withdraw(),
+                    () = announcer.run(&announced) => {}
+                },
+            }
+        };
+        server.run(announced_end).await
+    }
+}
+
 /// Refuses a folder of Unity's pages that the server's user cannot read. All of them would be missing.
 fn check_pages(unity: Option<&UnityOptions>) -> anyhow::Result<()> {
     let Some(pages) = unity.and_then(|unity| unity.pages.as_ref()) else { return Ok(()) };
@@ -410,35 +497,6 @@ fn check_pages(unity: Option<&UnityOptions>) -> anyhow::Result<()> {
     read.with_context(|| {
         format!("the user that the server has become cannot read {}; --user NAME names another", pages.display())
     })
-}
-
-/// Starts what is behind the port. `reader` is the user who has to read the source's files, if that is not the one who has started the server.
-fn start(server: BoundServer, reader: Option<&str>) -> anyhow::Result<Server> {
-    let started = server.start();
-    match reader {
-        Some(user) => started.with_context(|| {
-            format!(
-                "films are decoded as the user {user}, who has to be able to read the file; --user NAME names another"
-            )
-        }),
-        None => Ok(started?),
-    }
-}
-
-/// Waits for `stop`, or until the fleet that owns this server ends it. `places` is the number of places for clients and members.
-async fn stop_of_owner(
-    stop: impl Future<Output = ()>,
-    owner: Option<Fleet>,
-    (clock, places): (Clock, usize),
-    observer: Observer,
-) {
-    match owner {
-        None => stop.await,
-        Some(Fleet::Agones) => tokio::select! {
-            () = stop => {}
-            () = agones::serve(clock, places, move || observer.places_taken()) => {}
-        },
-    }
 }
 
 /// Opens the Ethernet interfaces. This needs a capability that the sandbox drops.

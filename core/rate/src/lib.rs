@@ -20,7 +20,6 @@ pub mod nebula;
 mod registry;
 pub mod scream;
 mod silence;
-mod smoothed;
 pub mod windowed;
 
 pub use arriving::ArrivingRate;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::{RemoteTime, Span, Time};
+use nearlight_units::{RemoteTime, Span, Time, smoothed};
 use nearlight_wire::{Ping, Pong};
 
 use crate::Wake;
@@ -91,9 +91,7 @@ impl ClockSync {
         let exchange = Exchange { at: now, offset, round_trip };
         self.answered += 1;
         self.uplink_delay = Some(server_received_at.ahead_of(client_sent_at));
-        // RFC 6298's smoothing, for the round trip that times requests.
-        self.smoothed_round_trip =
-            Some(self.smoothed_round_trip.map_or(round_trip, |smoothed| smoothed + (round_trip - smoothed) / 8));
+        self.smoothed_round_trip = Some(smoothed(self.smoothed_round_trip, round_trip));
         match &mut self.anchor {
             Some(anchor) if anchor.round_trip <= round_trip || now - anchor.at > Span::from_secs(5) => {}
             anchor => *anchor = Some(exchange),

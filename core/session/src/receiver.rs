@@ -14,7 +14,6 @@ use crate::{Wake, earliest};
 
 pub(crate) mod arrivals;
 pub(crate) mod assembly;
-pub(crate) mod coded;
 mod context;
 mod display;
 pub(crate) mod display_queue;
@@ -25,6 +24,7 @@ mod inspection;
 mod loss_recovery;
 pub(crate) mod playback;
 pub(crate) mod presentation;
+pub(crate) mod repair_decoder;
 mod requests;
 mod rtp;
 mod sound;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::pace::{Headroom, Mode, Pacer};
 use nearlight_events::Event;
 use nearlight_rate::{Decision, Feedback as RateFeedback, Limit, PacketReport, ProbeId, RateController, SentFrame};
-use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time, smoothed};
 use nearlight_wire::{
     Feedback, FrameHeader, FrameReport, MAX_UNRELIABLE_MESSAGE_BYTES, Pong, SYMBOL_HEADER_BYTES, ToServer,
     UnreliableMessage,
@@ -529,8 +529,7 @@ impl Sender {
             self.controller.on_outdated_feedback(now);
         }
         if let Some(sample) = round_trip {
-            // RFC 6298's smoothing.
-            let smoothed = self.round_trip.map_or(sample, |smoothed| smoothed + (sample - smoothed) / 8);
+            let smoothed = smoothed(self.round_trip, sample);
             self.round_trip = Some(smoothed);
             self.restraint.on_round_trip(sample);
             if let Some(protection) = &mut self.protection {

@@ -1,4 +1,4 @@
-//! The quantities of all crates. A unit is a type and never a suffix of a name.
+//! The quantities of all crates, and how they lock. A unit is a type and never a suffix of a name.
 //!
 //! All are plain integers inside, so results do not depend on a platform's floating point.
 
@@ -10,9 +10,13 @@ use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 use serde::{Deserialize, Serialize};
 
 mod buckets;
+mod lock;
+mod smoothing;
 mod time;
 
 pub use buckets::{Bucket, Buckets};
+pub use lock::lock;
+pub use smoothing::{smoothed, smoothed_deviation, smoothed_to_nearest};
 pub use time::{RemoteTime, Time};
 
 /// A signed length of time in nanoseconds.

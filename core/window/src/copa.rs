@@ -14,10 +14,9 @@
 //! * after a time-out, slow start restarts with two packets; the paper does not cover this case;
 //! * the window does not grow while something else limits the sender.
 
-use nearlight_units::{Bitrate, Bytes, Span, Time};
+use nearlight_units::{Bitrate, Bytes, Span, Time, smoothed};
 
 use super::rounds::Rounds;
-use super::smoothed::SmoothedRoundTrip;
 use super::timed_minimum::TimedMinimum;
 use super::{AckSample, Congestion, CongestionLaw, INITIAL_WINDOW};
 
@@ -69,7 +68,7 @@ pub struct Copa {
     steady: u32,
     window_before: f64,
     rounds: Rounds,
-    smoothed: SmoothedRoundTrip,
+    smoothed: Option<Span>,
     lowest: TimedMinimum,   // RTTmin
     standing: TimedMinimum, // RTTstanding
     recent: TimedMinimum,
@@ -94,7 +93,7 @@ impl Copa {
             steady: 0,
             window_before: window,
             rounds: Rounds::default(),
-            smoothed: SmoothedRoundTrip::default(),
+            smoothed: None,
             lowest: TimedMinimum::default(),
             standing: TimedMinimum::default(),
             recent: TimedMinimum::default(),
@@ -112,8 +111,8 @@ impl Copa {
 
     fn learn(&mut self, now: Time, round_trip: Span) {
         let round_trip = round_trip.max(Span::from_nanos(1));
-        self.smoothed.on_sample(round_trip);
-        let smoothed = self.smoothed.value().unwrap_or(round_trip);
+        let smoothed = smoothed(self.smoothed, round_trip);
+        self.smoothed = Some(smoothed);
         let lowest = self.lowest.on_value(now, round_trip, MIN_ROUND_TRIP_WINDOW);
         self.standing.on_value(now, round_trip, smoothed / 2);
         let recent = self.recent.on_value(now, round_trip, smoothed * EMPTYING_ROUND_TRIPS);

@@ -9,7 +9,7 @@
 //! * A loss found to be spurious is not undone (section 4.9 makes it optional).
 //! * Slow start ends by `HyStart++` (RFC 9406), which [`CubicOptions`] can switch off; Linux has the older `HyStart`.
 
-use nearlight_units::{Bytes, Span, Time};
+use nearlight_units::{Bytes, Span, Time, smoothed_to_nearest};
 
 use super::hystart::{Advice, HyStart};
 use super::prr::Prr;
@@ -25,8 +25,6 @@ const FRIENDLY_INCREASE: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const MAX_GROWTH: f64 = 1.5;
 /// The lowest threshold, in packets (section 4.6).
 const MIN_THRESHOLD: f64 = 2.0;
-/// Weight of a new round trip (RFC 6298, alpha).
-const ROUND_TRIP_WEIGHT: f64 = 0.125;
 
 /// Optional parts of the law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,8 +158,7 @@ impl CongestionLaw for Cubic {
 
     fn on_ack(&mut self, now: Time, sample: &AckSample) {
         if let Some(round_trip) = sample.round_trip {
-            let smooth = |old: Span| old + (round_trip - old).mul_f64(ROUND_TRIP_WEIGHT);
-            self.round_trip = Some(self.round_trip.map_or(round_trip, smooth));
+            self.round_trip = Some(smoothed_to_nearest(self.round_trip, round_trip));
         }
         if let Some(reducing) = &mut self.reducing {
             reducing.on_ack(sample.acked, sample.in_flight);

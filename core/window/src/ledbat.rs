@@ -8,11 +8,10 @@
 //! * The window does not grow while something else limits the sender.
 //! * After losses the window is reduced over a round trip (RFC 6937), to half of the flight.
 
-use nearlight_units::{Bytes, Span, Time};
+use nearlight_units::{Bytes, Span, Time, smoothed};
 
 use super::prr::Prr;
 use super::rounds::Rounds;
-use super::smoothed::SmoothedRoundTrip;
 use super::timed_minimum::TimedMinimum;
 use super::{AckSample, Congestion, CongestionLaw, INITIAL_WINDOW};
 
@@ -52,7 +51,7 @@ pub struct LedbatPlusPlus {
     /// The window in packets.
     window: f64,
     threshold: f64,
-    smoothed: SmoothedRoundTrip,
+    smoothed: Option<Span>,
     lowest: TimedMinimum,
     /// The lowest round trip of the last round trip's time.
     current: TimedMinimum,
@@ -68,7 +67,7 @@ impl LedbatPlusPlus {
             packet: packet.max(Bytes::new(1)),
             window: INITIAL_WINDOW as f64,
             threshold: f64::INFINITY,
-            smoothed: SmoothedRoundTrip::default(),
+            smoothed: None,
             lowest: TimedMinimum::default(),
             current: TimedMinimum::default(),
             rounds: Rounds::default(),
@@ -92,7 +91,7 @@ impl LedbatPlusPlus {
     }
 
     fn update_slow(&mut self, now: Time) {
-        let round_trip = self.smoothed.value().unwrap_or(Span::ZERO);
+        let round_trip = self.smoothed.unwrap_or(Span::ZERO);
         match self.slow {
             SlowDown::Never if self.window >= self.threshold => {
                 self.slow = SlowDown::Waiting { until: now + round_trip * 2 }
@@ -145,8 +144,8 @@ impl CongestionLaw for LedbatPlusPlus {
 
     fn on_ack(&mut self, now: Time, sample: &AckSample) {
         if let Some(round_trip) = sample.round_trip.map(|round_trip| round_trip.max(Span::from_nanos(1))) {
-            self.smoothed.on_sample(round_trip);
-            let smoothed = self.smoothed.value().unwrap_or(round_trip);
+            let smoothed = smoothed(self.smoothed, round_trip);
+            self.smoothed = Some(smoothed);
             self.lowest.on_value(now, round_trip, MIN_ROUND_TRIP_WINDOW);
             self.current.on_value(now, round_trip, smoothed);
         }

@@ -21,7 +21,6 @@ mod pcc;
 mod prr;
 mod reno;
 mod rounds;
-mod smoothed;
 mod spec;
 mod timed_minimum;
 mod vegas;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use nearlight_link::{Exit, FlowId, Hop as _, Packet, Path};
 use nearlight_net::{Clock, EmulatedPath, PathEntrance, PathExit};
-use nearlight_units::{Bytes as Size, Span, Time};
+use nearlight_units::{Bytes as Size, Span, Time, lock};
 
 /// Per-datagram overhead on the network: IP, UDP, QUIC's short header and tag. Guess: connection ids of 8 bytes.
 const HEADERS: u64 = 28 + 32;
@@ -88,7 +88,7 @@ impl Drop for Impairment {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn run(&self) {

@@ -1,9 +1,9 @@
 //! One direction of a link.
 
 use nearlight_link::{FlowId, Hop as _, Packet, Path};
+use nearlight_net::Clock;
 use nearlight_units::Time;
 
-use crate::clock::Clock;
 use crate::held::HeldPackets;
 use crate::lateness::Lateness;
 use crate::port::Port;

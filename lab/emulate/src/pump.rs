@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 use std::{io, thread};
 
 use nearlight_link::{Hop as _, Path};
+use nearlight_net::Clock;
 use nearlight_units::{Span, Time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::clock::Clock;
 use crate::lane::Lane;
 use crate::port::Port;
 use crate::report::PumpCounters;

@@ -1,11 +1,11 @@
 //! Emulated paths for the sessions of a server or a viewer: one for each session, through shared Wi-Fi cells.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use nearlight_link::{LoadedPath, Path, PathSpec, SpecError};
 use nearlight_net::{EmulatedPath, EmulatedPaths};
-use nearlight_units::Time;
+use nearlight_units::{Time, lock};
 use nearlight_wifi::{Cells, ConfigError, Direction, Users, load_path};
 
 use crate::impairment::PathInProcess;
@@ -70,7 +70,7 @@ impl SessionPaths {
     /// The downlink and the uplink of a session's path; their time begins at `now`.
     fn downlink_and_uplink(&self, session: u32, now: Time) -> Result<[Path; 2], ConfigError> {
         let seed = self.seed.wrapping_add(u64::from(session));
-        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cells = lock(&self.cells);
         // A station is only taken in a shared cell.
         let user = Users::One(cells.vacant().unwrap_or(self.stations));
         let mut one = |seed, direction| cells.path_since(now - Time::ZERO, &self.path, seed, user, direction);

@@ -2,7 +2,7 @@
 
 use nearlight_units::{Bytes, Span};
 
-use crate::hop::{DropReason, Exit, Fate, FlowId, Packet};
+use crate::hop::{DropReason, Exit, FlowId, Packet, PacketOutcome};
 
 /// One flow's packets on one path, since it was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,17 +71,17 @@ impl Flows {
     pub(crate) fn on_exit(&mut self, exit: &Exit) {
         let packet = &exit.packet;
         let counters = self.of(packet.flow);
-        match exit.fate {
-            Fate::Delivered if packet.duplicate => counters.duplicates += 1,
-            Fate::Delivered => {
+        match exit.outcome {
+            PacketOutcome::Delivered if packet.duplicate => counters.duplicates += 1,
+            PacketOutcome::Delivered => {
                 counters.delivered += 1;
                 counters.delivered_bytes += packet.size;
                 counters.marked += u64::from(packet.ecn == crate::hop::Ecn::Ce);
                 counters.queued_total += packet.queued;
                 counters.queued_longest = counters.queued_longest.max(packet.queued);
             }
-            Fate::Dropped(_) if packet.duplicate => {}
-            Fate::Dropped(reason) => counters.dropped[reason.index()] += 1,
+            PacketOutcome::Dropped(_) if packet.duplicate => {}
+            PacketOutcome::Dropped(reason) => counters.dropped[reason.index()] += 1,
         }
     }
 }

@@ -118,7 +118,7 @@ impl DropReason {
 
 /// The outcome of a packet at a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum PacketOutcome {
     Delivered,
     Dropped(DropReason),
 }
@@ -129,23 +129,23 @@ pub struct Exit {
     /// When it left, computed by the hop, independent of when it was polled.
     pub at: Time,
     pub packet: Packet,
-    pub fate: Fate,
+    pub outcome: PacketOutcome,
 }
 
 impl Exit {
     #[must_use]
     pub const fn delivered(at: Time, packet: Packet) -> Self {
-        Self { at, packet, fate: Fate::Delivered }
+        Self { at, packet, outcome: PacketOutcome::Delivered }
     }
 
     #[must_use]
     pub const fn dropped(at: Time, packet: Packet, reason: DropReason) -> Self {
-        Self { at, packet, fate: Fate::Dropped(reason) }
+        Self { at, packet, outcome: PacketOutcome::Dropped(reason) }
     }
 
     #[must_use]
     pub const fn is_delivered(&self) -> bool {
-        matches!(self.fate, Fate::Delivered)
+        matches!(self.outcome, PacketOutcome::Delivered)
     }
 }
 

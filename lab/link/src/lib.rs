@@ -40,7 +40,7 @@ pub use capacity::{Capacity, FineStructure, Rates, StepsError, Trace};
 pub use counters::FlowCounters;
 pub use delay::Delay;
 pub use disorder::{Duplicate, Reorder};
-pub use hop::{Backlog, DropReason, Ecn, Exit, Fate, FlowId, Hop, Packet};
+pub use hop::{Backlog, DropReason, Ecn, Exit, FlowId, Hop, Packet, PacketOutcome};
 pub use jitter::{Jitter, JitterModel};
 pub use loss::{GilbertElliott, Loss, LossModel};
 pub use outage::{Outage, OutageKind, Window};

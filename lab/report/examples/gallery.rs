@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use nearlight_report::statistics::{BoxStatistics, Ecdf, Summary, compare};
 use nearlight_report::{
-    Axis, Bar, Bars, Better, Boxes, Cell, Chart, Column, Corner, Document, Ecdfs, Lanes, Lines, Matrix, Plot, Row,
+    Axis, Bar, Bars, Boxes, Cell, Chart, Column, Corner, Document, Ecdfs, Lanes, Lines, Matrix, Plot, Polarity, Row,
     Scatter, Section, Series, Span, Stacks, Table, Tile,
 };
 use rand_pcg::Pcg64Mcg;
@@ -84,10 +84,10 @@ fn overview(dice: &mut Dice) -> Section {
         caption: "Means over 20 runs of 300 s; the paper's figure beside ours".into(),
         corner: "Controller".into(),
         columns: vec![
-            Column::new("Received rate", "Mb/s").better(Better::Higher),
+            Column::new("Received rate", "Mb/s").polarity(Polarity::Higher),
             Column::new("Received, published", "Mb/s").published(),
-            Column::new("Network latency", "ms").better(Better::Lower),
-            Column::new("Frames dropped", "%").better(Better::Lower),
+            Column::new("Network latency", "ms").polarity(Polarity::Lower),
+            Column::new("Frames dropped", "%").polarity(Polarity::Lower),
         ],
         rows: rows.collect(),
     };

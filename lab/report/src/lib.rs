@@ -20,4 +20,4 @@ pub use chart::{
 };
 pub use document::{Block, Document, Section, Tile};
 pub use scale::Axis;
-pub use table::{Better, Cell, Column, Row, Table};
+pub use table::{Cell, Column, Polarity, Row, Table};

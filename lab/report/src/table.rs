@@ -16,7 +16,7 @@ pub struct Table {
 pub struct Column {
     pub name: String,
     pub unit: String,
-    pub better: Better,
+    pub polarity: Polarity,
     /// Even its best value is not marked: what is better in it may be worse on the whole.
     pub unmarked: bool,
     /// Figures from a publication, to compare ours with: set apart, never marked as best.
@@ -31,8 +31,8 @@ impl Column {
     }
 
     #[must_use]
-    pub fn better(mut self, better: Better) -> Self {
-        self.better = better;
+    pub fn polarity(mut self, polarity: Polarity) -> Self {
+        self.polarity = polarity;
         self
     }
 
@@ -56,9 +56,9 @@ impl Column {
     }
 }
 
-/// Which end of a column is marked as best.
+/// Which values of a column are better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Better {
+pub enum Polarity {
     Higher,
     Lower,
     /// No value is marked.
@@ -138,9 +138,9 @@ impl Table {
         let (low, high) = self
             .values(column)
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
-        match of.better {
-            Better::Higher if low < high => Some(high),
-            Better::Lower if low < high => Some(low),
+        match of.polarity {
+            Polarity::Higher if low < high => Some(high),
+            Polarity::Lower if low < high => Some(low),
             _ => None,
         }
     }

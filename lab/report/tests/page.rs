@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nearlight_report::statistics::{BoxStatistics, Ecdf};
 use nearlight_report::{
-    Axis, Bar, Bars, Better, Boxes, Cell, Chart, Column, Corner, Document, Ecdfs, Lanes, Lines, Matrix, Plot, Row,
+    Axis, Bar, Bars, Boxes, Cell, Chart, Column, Corner, Document, Ecdfs, Lanes, Lines, Matrix, Plot, Polarity, Row,
     Scatter, Section, Series, Span, Stacks, Table, Tile,
 };
 use proptest::prelude::*;
@@ -168,7 +168,7 @@ fn everything(names: &[String], values: &[f64], logarithmic: bool) -> Document {
     let cells =
         vec![Cell::with_letters(value(0), Some(value(1)), name(0)), Cell::text(name(1)), Cell::figure(value(2))];
     let columns = vec![
-        Column::new(name(0), name(1)).better(Better::Lower),
+        Column::new(name(0), name(1)).polarity(Polarity::Lower),
         Column::new(name(1), "").published(),
         Column::new(name(2), ""),
         Column::new("one more than cells", ""),
@@ -236,7 +236,7 @@ fn a_small_page_as_it_should_be() {
             caption: "Two controllers".into(),
             corner: "Controller".into(),
             columns: vec![
-                Column::new("Rate", "Mb/s").better(Better::Higher),
+                Column::new("Rate", "Mb/s").polarity(Polarity::Higher),
                 Column::new("Published", "Mb/s").published(),
             ],
             rows: vec![
@@ -275,7 +275,10 @@ fn tables_of_figures_sort_and_keep_their_first_column_in_sight() {
     let table = Table {
         caption: "Two".into(),
         corner: "Controller".into(),
-        columns: vec![column("In time").better(Better::Higher), column("Rate").better(Better::Higher).unmarked()],
+        columns: vec![
+            column("In time").polarity(Polarity::Higher),
+            column("Rate").polarity(Polarity::Higher).unmarked(),
+        ],
         rows: vec![
             Row::new("mild", vec![Cell::figure(0.9), Cell::figure(7.0)]),
             Row::new("wild", vec![Cell::figure(0.1), Cell::figure(f64::INFINITY)]),

@@ -25,10 +25,10 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use nearlight_link::{Backlog, Exit, FlowId, Hop, LoadError, LoadedPath, Packet, Path, PathSpec, Stage};
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Bitrate, Span, Time, lock};
 
 use crate::cell::{Cell, CellExit, Lane};
 use crate::config::{Category, Direction};
@@ -237,7 +237,7 @@ impl SharedCell {
 
     /// A panic elsewhere leaves the cell as it was between two calls.
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

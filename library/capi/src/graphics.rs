@@ -9,9 +9,10 @@ use nearlight_embed::PixelOrder;
 use nearlight_embed::graphics::GraphicsError;
 use nearlight_embed::graphics::dmabuf::{self, Buffer, BufferPlane, Fourcc};
 use nearlight_embed::graphics::gl::{Conversion, Delivery, Reader, ReaderOptions};
+use nearlight_units::lock;
 
 use crate::fault::{Fault, guard};
-use crate::handles::{Handles, lock};
+use crate::handles::Handles;
 use crate::hosts;
 use crate::memory;
 use crate::pictures::{PictureContent, rows_of, size_of};

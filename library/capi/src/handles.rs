@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use nearlight_units::lock;
 
 /// Difference between two handles: the alignment of `malloc`, so that debuggers accept handles as pointers.
 const HANDLE_STEP: usize = 16;
@@ -53,9 +55,4 @@ impl Texts {
         texts.push(text);
         address
     }
-}
-
-/// Locks a mutex, also after another thread has panicked with it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,9 +4,10 @@ use std::ffi::c_char;
 use std::sync::{Arc, Mutex};
 
 use nearlight_embed::{Host, Planes};
+use nearlight_units::lock;
 
 use crate::fault::Fault;
-use crate::handles::{Handles, Texts, lock};
+use crate::handles::{Handles, Texts};
 use crate::types::{nl_host, nl_status};
 
 /// Maximum number of pictures whose planes a server lends at a time. Guess: enough for several threads that draw two each.

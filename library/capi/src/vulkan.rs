@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use nearlight_embed::graphics::GraphicsError;
 use nearlight_embed::graphics::vulkan::{Delivery, Handles as Program, Reader, Source, raw};
+use nearlight_units::lock;
 
 use crate::fault::{Fault, guard};
 use crate::graphics::read;
-use crate::handles::{Handles, lock};
+use crate::handles::Handles;
 use crate::hosts;
 use crate::memory::{self, Versioned, versioned};
 use crate::pictures::{rows_of, size_of};

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nearlight_scene::{ApplicationMessage, DevicesDescription, Viewer};
-use nearlight_units::Time;
+use nearlight_units::{Time, lock};
 use nearlight_wire::InputEvent;
 
 /// Maximum number of queued events. When there are more, the oldest are dropped and counted. Guess: many seconds of a busy viewer's input.
@@ -81,7 +81,7 @@ pub(crate) struct Events {
 
 impl Events {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     pub(crate) fn push(&self, at: Time, viewer: Option<Viewer>, kind: EventKind) {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use nearlight_scene::{ApplicationMessage, Output, PictureSink, Planes, PlanesCon
 use nearlight_server::{BoundServer, Observer, ServerError, SessionStatistics, qr_code};
 use nearlight_session::UNKNOWN_TO_DISPLAY;
 use nearlight_sound::Portion;
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::{
     CursorShape, Haptics, HapticsTarget, MAX_CLIPBOARD_BYTES, MAX_CURSOR_SIDE, MAX_GAMEPADS, MAX_HAPTICS_MILLISECONDS,
     MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES,
@@ -417,10 +417,6 @@ impl Drop for Host {
         // Only an explicit `close` reports errors.
         let _ = self.close();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn this_thread() -> ThreadId {

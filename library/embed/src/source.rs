@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use nearlight_scene::{
     Application, ApplicationMessage, DevicesDescription, Output, PictureSink, PushSource, SoundFeed, Viewer,
     ViewerDisplay, ViewerInput,
 };
 use nearlight_sound::{Converter, Feed};
-use nearlight_units::Time;
+use nearlight_units::{Time, lock};
 use nearlight_wire::CursorShape;
 
 use crate::event::{EventKind, Events};
@@ -60,16 +60,16 @@ impl Shared {
     }
 
     pub(crate) fn viewers(&self) -> MutexGuard<'_, Viewers> {
-        self.viewers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.viewers)
     }
 
     fn outputs(&self) -> MutexGuard<'_, VecDeque<(Viewer, Output)>> {
-        self.outputs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.outputs)
     }
 
     /// Returns the pointer of viewers that connect.
     pub(crate) fn pointer(&self) -> MutexGuard<'_, Pointer> {
-        self.pointer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pointer)
     }
 
     /// Queues all of the outputs, or none when there is not enough room for all of them. Returns whether they are queued.

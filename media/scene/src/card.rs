@@ -1,10 +1,10 @@
 //! A test card. Each part of it reveals a particular fault of the pipeline.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::{Base64, CursorShape, Devices, HandJoints, Haptics, HapticsTarget, InputEvent};
 
 use crate::canvas::{Canvas, check_size};
@@ -293,7 +293,7 @@ impl PacedTestCard {
 
 impl PacedTestCard {
     fn card(&self) -> MutexGuard<'_, TestCard> {
-        self.card.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.card)
     }
 }
 
@@ -333,7 +333,7 @@ impl PushSource for PacedTestCard {
         let (card, (width, height)) = (Arc::clone(&self.card), self.size);
         thread::Builder::new().name("test card".into()).spawn(move || {
             while let Some(at) = timer.wait(&|| sink.now()) {
-                let mut card = card.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut card = lock(&card);
                 card.advance(at);
                 card.draw(width, height);
                 let pixels = card.scratch.pixels();

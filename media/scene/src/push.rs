@@ -5,11 +5,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nearlight_sound::{Feed, SoundBlock};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::View;
 
 use crate::{Application, Pixels, SceneError};
@@ -126,11 +126,11 @@ pub trait SoundFeed: Send {
 
 impl SoundFeed for Arc<Mutex<Feed>> {
     fn next_block(&mut self) -> (SoundBlock, Span) {
-        self.lock().unwrap_or_else(PoisonError::into_inner).next_block()
+        lock(self).next_block()
     }
 
     fn on_first_listener(&mut self) {
-        self.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(self).clear();
     }
 }
 

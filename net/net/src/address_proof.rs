@@ -10,10 +10,11 @@ use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use nearlight_units::lock;
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 
@@ -100,7 +101,7 @@ pub(crate) struct AddressProofs(Mutex<Addresses>);
 
 impl AddressProofs {
     fn addresses(&self) -> MutexGuard<'_, Addresses> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Records that somebody at the address has proved to receive what is sent there.

@@ -5,11 +5,11 @@ mod congestion;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::{Binding, Bytes32, ClientMessage, EXPORTER_LABEL, ROOMS_PATH, ServerMessage, WEBTRANSPORT_PATH};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -463,7 +463,7 @@ impl Connection {
     }
 
     fn path(&self) -> MutexGuard<'_, PathImpairment> {
-        self.inner.path.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.path)
     }
 }
 

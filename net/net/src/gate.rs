@@ -9,10 +9,10 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
-use nearlight_units::Time;
+use nearlight_units::{Time, lock};
 use tokio::sync::oneshot;
 
 use crate::address::subscriber;
@@ -68,7 +68,7 @@ impl Gate {
     }
 
     fn holders(&self) -> MutexGuard<'_, Holders> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.holders)
     }
 
     /// Number of passes handed out.

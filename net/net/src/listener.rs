@@ -1,10 +1,10 @@
 //! The server's port: sessions over QUIC, the page over TCP.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nearlight_units::Span;
+use nearlight_units::{Span, lock};
 use quinn::Runtime as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -178,7 +178,7 @@ impl Listener {
     pub fn set_identity(&self, identity: &Identity) -> Result<(), NetError> {
         let (config, tls) = (server_config(identity)?, page_tls(identity)?);
         self.endpoint.set_server_config(Some(config));
-        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;
+        *lock(&self.tls) = tls;
         Ok(())
     }
 

@@ -3,11 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use nearlight_units::Time;
+use nearlight_units::{Time, lock};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -158,7 +158,7 @@ impl PageAcceptor {
             };
             let (accepted, clock) = (self.accepted.clone(), self.clock);
             let (time_limit, write_limit) = (self.time_limit, self.write_limit);
-            let tls = self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let tls = lock(&self.tls).clone();
             tokio::spawn(async move {
                 let opened = tokio::select! {
                     opened = tokio::time::timeout(time_limit, accept(stream, tls)) => opened,

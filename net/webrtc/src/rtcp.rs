@@ -3,8 +3,9 @@
 //! The library's own interface to an application drops feedback that names a retransmission's source.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use nearlight_units::lock;
 use rtc::interceptor::{Packet, TaggedPacket};
 use rtc::shared::error::Error;
 
@@ -21,11 +22,11 @@ pub(crate) struct RtcpQueue(Arc<Mutex<PacketQueue>>);
 
 impl RtcpQueue {
     pub(crate) fn poll(&self) -> Option<Box<dyn rtc::rtcp::Packet>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        lock(&self.0).pop_front()
     }
 
     fn put(&self, packets: Vec<Box<dyn rtc::rtcp::Packet>>) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.0);
         let room = MAX_UNREAD_PACKETS.saturating_sub(waiting.len());
         waiting.extend(packets.into_iter().take(room));
     }

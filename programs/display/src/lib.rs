@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 
+mod clock;
 mod input;
 mod layout;
 mod microphone;

@@ -1,8 +1,9 @@
 //! Decodes a viewer's microphone, which the page sends in unreliable application messages, for the program to record.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nearlight_sound::{Feed, OpusError, SoundDecoder};
+use nearlight_units::lock;
 
 /// The beginning of a microphone packet. A sequence number and 10 ms of Opus follow.
 const PREFIX: &[u8] = b"mic";
@@ -26,7 +27,7 @@ impl Microphone {
     /// Starts a new stream of packets, for example of another viewer.
     pub(crate) fn restart(&mut self) {
         self.newest = None;
-        self.feed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.feed).clear();
     }
 
     /// Handles a message of the viewer. Other messages, and packets that arrive after later ones, are ignored.
@@ -42,7 +43,7 @@ impl Microphone {
         match self.decoder.decode(packet) {
             Ok(block) => {
                 self.newest = Some(number);
-                self.feed.lock().unwrap_or_else(PoisonError::into_inner).push(&block);
+                lock(&self.feed).push(&block);
             }
             Err(error) => tracing::debug!(%error, "a microphone packet cannot be decoded"),
         }

@@ -11,16 +11,17 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use crate::clock::pause;
 use crate::pulse::SoundServer;
 use nearlight_scene::{
     Application, ApplicationMessage, Output, PictureSink, PushSource, SceneError, SoundFeed, Viewer, ViewerInput,
 };
 use nearlight_sound::SoundBlock;
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::CursorShape;
 use serde::Serialize;
 
@@ -115,7 +116,7 @@ struct SupervisorInput(Arc<Mutex<Option<ChildStdin>>>);
 
 impl SupervisorInput {
     fn send(&self, line: &impl Serialize) -> std::io::Result<()> {
-        let Some(input) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) else { return Ok(()) };
+        let Some(input) = &mut *lock(&self.0) else { return Ok(()) };
         let mut line = serde_json::to_vec(line)?;
         line.push(b'\n');
         input.write_all(&line)
@@ -125,7 +126,7 @@ impl SupervisorInput {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         // The supervisor ends the program when its input closes.
-        *self.input.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.input.0) = None;
         let _ = self.process.wait();
     }
 }
@@ -366,14 +367,6 @@ fn handle_reports(mut reports: BufReader<ChildStdout>, shared: &SharedSource) {
             None => return shared.fail(format!("the supervisor of {name} has ended")),
         }
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "viewers get a message before their sessions end, and the threads are watched"
-)]
-fn pause(time: Duration) {
-    thread::sleep(time);
 }
 
 impl Application for ProgramSource {

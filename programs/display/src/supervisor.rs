@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
@@ -40,6 +40,7 @@ use self::graphics::name_renderer;
 use self::launcher::Launcher;
 use self::limits::{ProgramLimits, SharedOutputLimit};
 use self::program::Bubblewrap;
+use crate::clock::{now, pause};
 use crate::input::gamepads::PadChange;
 use crate::specification::{Compositor, ProgramExit, ProgramOptions, Report, SupervisorCommand, Task};
 use crate::supervisor::host::{descendants, find_program};
@@ -347,16 +348,6 @@ impl Supervisor {
             let _ = std::fs::remove_dir_all(folder);
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "this process waits for other processes")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "this process waits for other processes")]
-fn pause(time: Duration) {
-    thread::sleep(time);
 }
 
 /// Writes a report to standard output. An error is ignored, because standard input closes too if the server is gone.

@@ -5,10 +5,10 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use rustix::net::{Shutdown, shutdown};
 
 /// Interval at which the threads are observed. Guess: short against [`BLOCKED_AFTER`], and twice a second costs nothing.
@@ -56,7 +56,7 @@ impl Activity {
 
     /// Sets the socket of the thread's connection; `None` if it has none.
     pub(crate) fn set_socket(&self, socket: Option<OwnedFd>) {
-        *self.0.socket.lock().unwrap_or_else(PoisonError::into_inner) = socket;
+        *lock(&self.0.socket) = socket;
     }
 
     /// Sets whether another connection can take the place of the thread's, which is then ended if the display does not answer on it.
@@ -67,7 +67,7 @@ impl Activity {
     /// Ends the thread's connection, so that the thread takes the other one. Does nothing if there is no other one.
     fn end_connection(&self) {
         if self.0.is_replaceable.load(Ordering::Relaxed)
-            && let Some(socket) = &*self.0.socket.lock().unwrap_or_else(PoisonError::into_inner)
+            && let Some(socket) = &*lock(&self.0.socket)
         {
             // It fails only if the connection has ended by itself.
             let _ = shutdown(socket, Shutdown::Both);

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nearlight_embed::{CursorShape, Event, EventKind, Host, InputEvent, Viewer};
 use nearlight_hook_wire::Message;
+use nearlight_units::lock;
 use nearlight_wire::key_codes::key_code;
 use nearlight_wire::{Pointer, PointerButton, ScreenPoint};
 
@@ -39,10 +40,6 @@ struct Target {
 }
 
 static TARGET: Mutex<Option<Arc<Target>>> = Mutex::new(None);
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The display into which input is injected.
 #[derive(Debug)]

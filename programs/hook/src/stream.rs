@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nearlight_embed::{Content, Host, Image, Layout, Options, Picture, Plane, Size, Span, Time};
 use nearlight_hook_wire::{Message, StreamSettings};
+use nearlight_units::lock;
 
 use crate::gl::Gl;
 use crate::pace::RateLimiter;
@@ -292,7 +293,7 @@ fn x_window(surface: Surface) -> Option<u32> {
     let number = match surface {
         Surface::Glx { drawable, .. } => Some(drawable as usize),
         Surface::Vulkan { window, .. } => window.map(|window| window as usize),
-        Surface::Egl { .. } => WINDOWS.lock().unwrap_or_else(PoisonError::into_inner).get(&surface.key()).copied(),
+        Surface::Egl { .. } => lock(&WINDOWS).get(&surface.key()).copied(),
     };
     number.and_then(|number| number.try_into().ok())
 }
@@ -300,7 +301,7 @@ fn x_window(surface: Surface) -> Option<u32> {
 /// Records the window of an EGL surface.
 pub(crate) fn on_surface(surface: *mut std::ffi::c_void, window: usize) {
     if process::is_streamed() && !surface.is_null() {
-        WINDOWS.lock().unwrap_or_else(PoisonError::into_inner).insert(surface as usize, window);
+        lock(&WINDOWS).insert(surface as usize, window);
     }
 }
 
@@ -331,7 +332,7 @@ fn open(surface: Surface, size: (u16, u16)) {
                 Server::Off
             }
         };
-        STATE.lock().unwrap_or_else(PoisonError::into_inner).server = server;
+        lock(&STATE).server = server;
     });
     if opening.is_err() {
         fail("the system cannot create a thread");

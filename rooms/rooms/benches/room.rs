@@ -10,26 +10,26 @@ const TICK: Span = Span::from_millis(50);
 /// Ticks before the measurement, in which members join and acknowledge what they received.
 const WARM_UP: u64 = 40;
 
-struct Hall {
+struct SimulatedRoom {
     now: Time,
     room: Room,
     members: Vec<(MemberId, Replica)>,
     out: Vec<u8>,
 }
 
-impl Hall {
+impl SimulatedRoom {
     fn new(members: usize) -> Self {
         let now = Time::from_secs(1);
         let mut room = Room::new(now, RoomConfig::default(), &default_objects()).expect("poses");
         let join = Join { room: "main".into(), role: Role::Guest, name: "member".into(), colour: [0; 3], key: None };
         let mut member = |_| (room.on_join(now, &join, join.role).expect("a place"), Replica::new(now, TICK));
         let members = (0..members).map(&mut member).collect();
-        let mut hall = Self { now, room, members, out: Vec::new() };
+        let mut simulation = Self { now, room, members, out: Vec::new() };
         for _ in 0..WARM_UP {
-            let messages = hall.say();
-            hall.tick(&messages, true);
+            let messages = simulation.say();
+            simulation.tick(&messages, true);
         }
-        hall
+        simulation
     }
 
     /// Moves everybody. Returns the messages of one tick.
@@ -74,19 +74,19 @@ impl Hall {
 fn tick(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("tick");
     for members in [20, 100, 300] {
-        let mut hall = Hall::new(members);
+        let mut simulation = SimulatedRoom::new(members);
         group.throughput(Throughput::Elements(members as u64));
         group.bench_function(BenchmarkId::from_parameter(members), |bencher| {
             bencher.iter_custom(|ticks| {
                 let mut taken = std::time::Duration::ZERO;
                 for _ in 0..ticks {
-                    let messages = hall.say();
+                    let messages = simulation.say();
                     let begun = std::time::Instant::now();
-                    std::hint::black_box(hall.tick(&messages, false));
+                    std::hint::black_box(simulation.tick(&messages, false));
                     taken += begun.elapsed();
                     // Members acknowledge the room's messages, so that it continues to send differences.
-                    let replies = hall.say();
-                    hall.tick(&replies, true);
+                    let replies = simulation.say();
+                    simulation.tick(&replies, true);
                 }
                 taken
             });

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Bitrate, Span, Time, smoothed};
 
 use crate::history::{History, distance};
 use crate::interest::{Viewer, interest};
@@ -282,9 +282,7 @@ impl Delivery {
             }
             let Some(mut sent) = self.unacknowledged.remove(place) else { break };
             if sent.number == received.highest && sent.at >= self.outage_over_at {
-                let sample = now.saturating_since(sent.at);
-                // RFC 6298 section 2: the new sample has a weight of one eighth.
-                self.round_trip = self.round_trip + (sample - self.round_trip) / 8;
+                self.round_trip = smoothed(self.round_trip, now.saturating_since(sent.at));
             }
             for (subject, number, parts) in sent.entries.drain(..) {
                 let pair = &mut self.pairs[usize::from(subject)];
@@ -367,10 +365,42 @@ impl Delivery {
             return false;
         }
         self.budget.refill(now);
+        self.choose_candidates(now, recipient, subjects);
+        self.demand *= 0.9;
+        if self.candidates.is_empty() && !self.upstream_due {
+            return false;
+        }
+        if self.truncated {
+            self.candidates.sort_unstable_by_key(|candidate| std::cmp::Reverse(candidate.0));
+        }
+        self.poses_number += 1;
+        let (start, number) = (out.len(), self.poses_number);
+        write_poses_head(number, self.upstream, out);
+        let head = out.len();
+        let (entries, left_out) = self.write_candidates(now, subjects, start, out);
+        self.truncated = left_out > 0;
+        let bytes = (out.len() - start + MESSAGE_OVERHEAD_BYTES) as f64;
+        self.budget.charge((head - start + MESSAGE_OVERHEAD_BYTES) as f64);
+        // Estimates that the subjects that were left out are as long as those that were sent.
+        let wanted = bytes * (1.0 + f64::from(left_out) / entries.len().max(1) as f64);
+        self.demand += 0.1 * wanted / self.tick.as_secs_f64();
+        self.upstream_due = false;
+        if self.unacknowledged.len() == MAX_UNACKNOWLEDGED_MESSAGES
+            && let Some(mut oldest) = self.unacknowledged.pop_front()
+        {
+            oldest.entries.clear();
+            self.spare.push(oldest.entries);
+        }
+        self.unacknowledged.push_back(SentPoses { number, at: now, entries });
+        true
+    }
+
+    /// Collects the subjects of which `recipient` is due a newer sample.
+    fn choose_candidates(&mut self, now: Time, recipient: MemberId, subjects: &[Option<Subject>]) {
         let own = SubjectId::Member(recipient);
         let (repeat_after, half) = (self.repeat_after(), self.tick / 2);
         self.candidates.clear();
-        for (place, (pair, subject)) in self.pairs.iter().zip(subjects.iter()).enumerate() {
+        for (place, (pair, subject)) in self.pairs.iter().zip(subjects).enumerate() {
             let Some(subject) = subject else { continue };
             if subject.hidden
                 || subject.id == own
@@ -380,8 +410,7 @@ impl Delivery {
                 continue;
             }
             let Some((number, sample)) = subject.history.newest() else { continue };
-            let resting = now.saturating_since(subject.changed_at) >= REST_TIME;
-            let needed = if resting { sample.parts } else { (pair.parts & sample.parts) | part::HEAD };
+            let needed = needed_parts(now, pair, subject, sample);
             let has = |known: Option<(u16, u8)>| {
                 known.is_some_and(|(known, parts)| known == number && parts & needed == needed)
             };
@@ -396,17 +425,16 @@ impl Delivery {
                 self.candidates.push((if pair.sent.is_none() { i64::MAX } else { overdue }, place as u16));
             }
         }
-        self.demand *= 0.9;
-        if self.candidates.is_empty() && !self.upstream_due {
-            return false;
-        }
-        if self.truncated {
-            self.candidates.sort_unstable_by_key(|candidate| std::cmp::Reverse(candidate.0));
-        }
-        self.poses_number += 1;
-        let (start, number) = (out.len(), self.poses_number);
-        write_poses_head(number, self.upstream, out);
-        let head = out.len();
+    }
+
+    /// Writes as many candidates as the budget and the message that begins at `start` permit. Returns them, and the number of the others.
+    fn write_candidates(
+        &mut self,
+        now: Time,
+        subjects: &mut [Option<Subject>],
+        start: usize,
+        out: &mut Vec<u8>,
+    ) -> (Vec<SentEntry>, u32) {
         let mut entries = self.spare.pop().unwrap_or_default();
         let (mut left_out, mut full) = (0, false);
         for (_, place) in &self.candidates {
@@ -427,29 +455,20 @@ impl Delivery {
             entries.push((*place, written.0, written.1));
             self.budget.charge((out.len() - before) as f64);
         }
-        self.truncated = left_out > 0;
-        let bytes = (out.len() - start + MESSAGE_OVERHEAD_BYTES) as f64;
-        self.budget.charge((head - start + MESSAGE_OVERHEAD_BYTES) as f64);
-        // Estimates that the subjects that were left out are as long as those that were sent.
-        let wanted = bytes * (1.0 + f64::from(left_out) / entries.len().max(1) as f64);
-        self.demand += 0.1 * wanted / self.tick.as_secs_f64();
-        self.upstream_due = false;
-        if self.unacknowledged.len() == MAX_UNACKNOWLEDGED_MESSAGES
-            && let Some(mut oldest) = self.unacknowledged.pop_front()
-        {
-            oldest.entries.clear();
-            self.spare.push(oldest.entries);
-        }
-        self.unacknowledged.push_back(SentPoses { number, at: now, entries });
-        true
+        (entries, left_out)
     }
+}
+
+/// Returns the parts that the member needs of a subject's newest sample. Of a subject that rests it needs all.
+fn needed_parts(now: Time, pair: &SubjectProgress, subject: &Subject, newest: &Sample) -> u8 {
+    let resting = now.saturating_since(subject.changed_at) >= REST_TIME;
+    if resting { newest.parts } else { (pair.parts & newest.parts) | part::HEAD }
 }
 
 /// Writes the parts of a subject's newest sample that the member needs. Returns the sample's number and the parts.
 fn write_entry(now: Time, pair: &SubjectProgress, subject: &Subject, out: &mut Vec<u8>) -> Option<(u16, u8)> {
     let (number, sample) = subject.history.newest()?;
-    let resting = now.saturating_since(subject.changed_at) >= REST_TIME;
-    let parts = if resting { sample.parts } else { (pair.parts & sample.parts) | part::HEAD };
+    let parts = needed_parts(now, pair, subject, sample);
     let base = pair.acknowledged.and_then(|(known, known_parts)| {
         let back = distance(number, known).filter(|back| (1..HISTORY_SAMPLES).contains(back))?;
         subject.history.get(known).map(|sample| (back, sample, known_parts))

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, smoothed};
 use nearlight_wire::Pose;
 
 use crate::cursor::Reader;
@@ -450,9 +450,8 @@ impl Replica {
 
     fn on_upstream_received(&mut self, now: Time, upstream: u32) {
         self.upstream_received = self.upstream_received.max(upstream).min(self.upstream);
-        if let Some((number, at)) = self.timed.filter(|(number, _)| *number <= upstream) {
-            let _ = number;
-            self.round_trip = self.round_trip + (now.saturating_since(at) - self.round_trip) / 8;
+        if let Some((_, at)) = self.timed.filter(|(number, _)| *number <= upstream) {
+            self.round_trip = smoothed(self.round_trip, now.saturating_since(at));
             self.timed = None;
         }
     }

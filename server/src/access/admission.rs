@@ -3,11 +3,11 @@
 mod table;
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use nearlight_net::subscriber;
 use nearlight_rooms::Role;
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_urs::signalling::Guest;
 use tokio::sync::Notify;
 
@@ -116,7 +116,7 @@ impl Admission {
     }
 
     fn permits(&self) -> MutexGuard<'_, PermitTable> {
-        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.permits)
     }
 
     /// Returns how many permits are held.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use nearlight_net::{Token, TokenError, nonce, subscriber};
 use nearlight_pairing::{Code, Exchange, Share, SharedKey};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::Bytes32;
 
 use crate::access::link_file::{GivenLink, LinkFileError};
@@ -73,7 +73,7 @@ pub(crate) enum CodePairingError {
 
 impl CodePairing {
     fn exchanges(&self) -> MutexGuard<'_, BTreeMap<String, PendingExchange>> {
-        self.exchanges.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.exchanges)
     }
 
     /// Answers a device's share. `device` is what the device says about itself.

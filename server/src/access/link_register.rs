@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use nearlight_net::Token;
 use nearlight_rooms::Role;
+use nearlight_units::lock;
 use tokio::time::MissedTickBehavior;
 
 use crate::access::admission::Applicant;
@@ -161,7 +162,7 @@ impl LinkRegister {
     }
 
     fn pending(&self) -> MutexGuard<'_, PendingChanges> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pending)
     }
 
     /// Counts a client that has got its place. Returns false if its link has ended since its token was checked: then [`Self::poll`] has not

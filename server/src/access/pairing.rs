@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use nearlight_net::{AttemptLimiter, AttemptPolicy, CertificateHash, Token};
 use nearlight_rooms::Role;
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::{Binding, Bytes32, Role as End, TokenProof};
 
 use crate::access::link_register::{Credential, LinkRegister};
@@ -134,7 +134,7 @@ impl Pairing {
     fn count_failure<T>(&self, now: Time, from: IpAddr, right: Option<T>) -> Result<T, AuthError> {
         right.ok_or_else(|| {
             self.links.on_wrong_token(from);
-            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut failures = lock(&self.failures);
             failures.on_failure(now, from).map_or(AuthError::WrongToken, AuthError::TooManyFailures)
         })
     }

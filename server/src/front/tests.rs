@@ -45,7 +45,7 @@ struct Answer {
 
 async fn ask(shared: &Arc<Shared>, path: &str, token: Option<&str>) -> Answer {
     let mut request =
-        Request::get(path).header(header::HOST, "front.example").extension(Client(FAR)).extension(Secure(true));
+        Request::get(path).header(header::HOST, "front.example").extension(Client(FAR)).extension(Scheme::HTTPS);
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }

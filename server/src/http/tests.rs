@@ -224,9 +224,10 @@ fn plain_http_from_another_machine_reaches_unity_s_routes_alone() {
 #[tokio::test]
 async fn a_trusted_proxy_s_client_is_named_and_its_path_is_removed() {
     let router = || {
-        let describe =
-            async |Extension(super::Client(client)): Extension<super::Client>,
-                   Extension(Secure(secure)): Extension<Secure>| format!("{client} {secure}");
+        let describe = async |Extension(super::Client(client)): Extension<super::Client>,
+                              Extension(scheme): Extension<Scheme>| {
+            format!("{client} {scheme};")
+        };
         let here = async || (StatusCode::SEE_OTHER, [(header::LOCATION, "/whep/1")]);
         Router::new().route("/", get(describe)).route("/whep", get(here))
     };
@@ -238,12 +239,12 @@ async fn a_trusted_proxy_s_client_is_named_and_its_path_is_removed() {
     let (trusted, other) = (behind(&["127.0.0.0/8"]), behind(&["192.0.2.0/24"]));
     let headers = "X-Forwarded-For: 203.0.113.9, 198.51.100.7\r\nX-Forwarded-Proto: https\r\n";
     for (server, path, expected) in [
-        (trusted, "/", "198.51.100.7 true"),
-        (trusted, "/world/", "198.51.100.7 true"),
+        (trusted, "/", "198.51.100.7 https;"),
+        (trusted, "/world/", "198.51.100.7 https;"),
         (trusted, "/world", "location: /world/\r\n"),
         (trusted, "/world/whep", "location: /world/whep/1\r\n"),
         (trusted, "/whep", "location: /world/whep/1\r\n"),
-        (other, "/world/", "127.0.0.1 false"),
+        (other, "/world/", "127.0.0.1 http;"),
     ] {
         let answer = ask_with(server, "desk.example.net", path, headers).await;
         assert!(answer.contains(expected), "{path}: {answer}");
@@ -251,7 +252,7 @@ async fn a_trusted_proxy_s_client_is_named_and_its_path_is_removed() {
     let mut long = "X-Forwarded-For: ".to_owned();
     long.extend(std::iter::repeat_n("203.0.113.9,", 3_000));
     let answer = ask_with(trusted, "desk.example.net", "/", &format!("{long}198.51.100.7\r\n")).await;
-    assert!(answer.contains("198.51.100.7 false"), "{answer}");
+    assert!(answer.contains("198.51.100.7 http;"), "{answer}");
 }
 
 #[test]

@@ -441,8 +441,8 @@ mod tests {
     fn a_lane_without_a_thread_never_waits_for_the_session() {
         let (deliveries, mut delivered) = mpsc::channel(4);
         let exchange = exchange(target(CONFIG.rate, true), deliveries);
-        let mut lane =
-            EncoderLane::inline(exchange, CONFIG, Clock::start(), Encoders::new(Scribes)).expect("an encoder");
+        let mut lane = EncoderLane::inline(exchange, CONFIG, Clock::start(), Encoders::new(RateWriterFactory))
+            .expect("an encoder");
         for id in 0..3 {
             let picture = lane.poll_picture().expect("the session takes frames");
             assert!(lane.encode(job(picture, FrameId(id))));
@@ -494,21 +494,21 @@ mod tests {
     }
 
     /// Writes the rate that it encodes at instead of a picture.
-    struct Scribe(Bitrate);
+    struct RateWriter(Bitrate);
 
-    struct Scribes;
+    struct RateWriterFactory;
 
-    impl EncoderFactory for Scribes {
+    impl EncoderFactory for RateWriterFactory {
         fn describe(&self, _: CodecKind, _: EncoderConfig) -> Result<EncoderDescription, CodecError> {
-            Ok(EncoderDescription { name: "scribe".into(), codec_string: "vp8".into(), keeps_references: false })
+            Ok(EncoderDescription { name: "rate writer".into(), codec_string: "vp8".into(), keeps_references: false })
         }
 
         fn open(&self, _: CodecKind, config: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
-            Ok(Box::new(Scribe(config.rate)))
+            Ok(Box::new(RateWriter(config.rate)))
         }
     }
 
-    impl Encoder for Scribe {
+    impl Encoder for RateWriter {
         fn encode(&mut self, _: &Picture, _: Reference) -> Result<EncodedPicture, CodecError> {
             Ok(EncodedPicture { bits: self.0.as_bps().to_be_bytes().into(), reference: None, distortion: None })
         }
@@ -530,7 +530,7 @@ mod tests {
     fn the_first_frame_after_a_decision_has_its_rate() {
         let (deliveries, mut delivered) = mpsc::channel(1);
         let exchange = exchange(target(CONFIG.rate, false), deliveries);
-        let encoders = Encoders::new(Scribes);
+        let encoders = Encoders::new(RateWriterFactory);
         let mut lane = EncoderLane::start(Arc::clone(&exchange), CONFIG, Clock::start(), encoders).expect("a thread");
         for (id, kbps) in (0..).zip([1_000, 8_000, 300, 301, 8_000]) {
             let rate = Bitrate::from_kbps(kbps);

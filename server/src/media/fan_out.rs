@@ -12,7 +12,7 @@ mod viewer;
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use nearlight_codec::Encoders;
@@ -24,7 +24,7 @@ use nearlight_scene::{
 use nearlight_session::{
     MAX_LAYERS, MemberId, PictureUpdate, SharedStatistics, Simulcast, UNKNOWN_TO_DISPLAY, share_layers,
 };
-use nearlight_units::Time;
+use nearlight_units::{Time, lock};
 
 use self::group::ViewerGroup;
 use self::viewer::{Encoding, ForwardedInput, Viewer};
@@ -137,11 +137,6 @@ impl FanOut {
             state.update();
         }
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // The worst that a thread that panicked has done is to end its session's encoder.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A sink that encodes each picture in the thread that submits it.

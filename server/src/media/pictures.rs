@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use nearlight_codec::{Picture, PictureView, Size, convert};
 use nearlight_net::Clock;
 use nearlight_scene::{Area, Damage, PictureSink, Planes, PlanesContent, SceneError, SubmittedPicture};
-use nearlight_units::Time;
+use nearlight_units::{Time, lock};
 use nearlight_wire::View;
 
 use crate::media::fan_out::FanOutEvent;
@@ -143,7 +143,7 @@ impl Pictures {
     }
 
     fn pool(&self) -> MutexGuard<'_, PicturePool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pool)
     }
 
     /// Sets whether there are viewers. Without viewers, pictures are dropped before they are converted.

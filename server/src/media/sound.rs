@@ -263,12 +263,12 @@ mod tests {
     }
 
     /// Counts the blocks that are taken from it.
-    struct Counted {
+    struct CountingFeed {
         taken: Arc<AtomicU32>,
         idle: bool,
     }
 
-    impl SoundFeed for Counted {
+    impl SoundFeed for CountingFeed {
         fn next_block(&mut self) -> (SoundBlock, Span) {
             self.taken.fetch_add(1, Ordering::Relaxed);
             ([0.0; 2 * BLOCK_FRAMES], Span::ZERO)
@@ -283,7 +283,7 @@ mod tests {
     fn blocks_are_taken_together_only_while_nothing_can_sound() {
         for (idle, expected) in [(true, 5), (false, 1)] {
             let taken = Arc::new(AtomicU32::new(0));
-            let feed = Box::new(Counted { taken: Arc::clone(&taken), idle });
+            let feed = Box::new(CountingFeed { taken: Arc::clone(&taken), idle });
             let mut mixer =
                 MixerThread { clock: Clock::start(), origin: SoundOrigin::Program(feed), listeners: Vec::new() };
             assert_eq!(mixer.render_until(BlockId(7), BlockId(11)), BlockId(12));

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nearlight_fleet::Connection;
 use nearlight_fleet::nats::Carrier;
 use nearlight_rooms::{Join, JoinError, NotAPose, ObjectId, RemovedClients, Room, RoomConfig, default_objects};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::Pose;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -62,7 +62,7 @@ impl SharedRoom {
     }
 
     fn lock(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.room)
     }
 
     /// Returns whether the room has members over a network.
@@ -206,7 +206,7 @@ impl Rooms {
     }
 
     fn open(&self) -> MutexGuard<'_, Directory> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 
     /// Closes a room if `is_idle` still holds under the lock, which is false if somebody has just come. Returns whether the room was

@@ -1,10 +1,10 @@
 //! The starting places of clients for whom the server renders.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use nearlight_rooms::starting_place;
 use nearlight_scene::START;
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::Pose;
 
 use crate::session::exchange::SessionExchange;
@@ -33,7 +33,7 @@ impl StartingPlaces {
 
     /// Assigns a place to a client. `members` are the heads of the world's members.
     pub(crate) fn assign(&self, now: Time, exchange: &Arc<SessionExchange>, members: Vec<Pose>) -> Pose {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = lock(&self.clients);
         let mut people = members;
         clients.retain(|client| {
             let Some(exchange) = client.exchange.upgrade().filter(|exchange| !exchange.has_left()) else {

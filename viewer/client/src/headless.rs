@@ -3,13 +3,13 @@
 //! A picture counts as displayed at the decoder's output or, if a refresh rate is given, at a slot of a virtual display of that rate. Each
 //! slot shows the next of the pictures that were decoded before it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nearlight_codec::Picture;
 use nearlight_events::Summary;
 use nearlight_net::{Alarm, Clock};
 use nearlight_session::{DisplayOrder, DisplayQueue};
-use nearlight_units::{RemoteTime, Span, Time};
+use nearlight_units::{RemoteTime, Span, Time, lock};
 use nearlight_viewer::player::{Decoded, PictureReport, Player, Screen, Ticket, UserInput, channels};
 use nearlight_wire::{Pose, marker::Marker};
 use tokio::sync::{mpsc, watch};
@@ -84,7 +84,7 @@ pub async fn watch_until(
     stopping.abort();
     let summary = outcome?;
     if let (Some(file), Some(last)) = (file, last) {
-        let picture = last.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let picture = lock(&last).take();
         screenshot::save(&picture.ok_or_else(|| ClientError::NoScreenshot(file.clone()))?, &file)?;
     }
     Ok(summary)
@@ -159,7 +159,7 @@ impl Screen for HeadlessScreen {
             None => drop(self.reports.send(PictureReport::Displayed { ticket, at, marker })),
         }
         if let Some(last) = &self.last {
-            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = lock(last);
             decoded.picture.copy_to(last.get_or_insert_with(|| Picture::new(decoded.picture.size)));
         }
     }

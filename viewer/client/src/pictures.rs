@@ -1,10 +1,10 @@
 //! Queue of decoded pictures between the decoder's thread and the thread that displays them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use nearlight_codec::{Picture, Size};
 use nearlight_session::{DisplayOrder, DisplayQueue};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_viewer::player::{Decoded, Screen, Ticket};
 use nearlight_wire::marker::Marker;
 
@@ -82,7 +82,7 @@ impl Pictures {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Received pictures, events and sound, queued for a program that polls or waits.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use nearlight_sound::BLOCK_FRAMES;
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::{ApplicationMessage, Haptics, SOUND_RATE, StreamDescription, Welcome};
 
 use crate::picture::ReceivedPicture;
@@ -100,7 +100,7 @@ impl Inbox {
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queues)
     }
 
     pub(crate) fn push_picture(&self, picture: ReceivedPicture) {

@@ -1,8 +1,9 @@
 //! Messages between a program that embeds a viewer and the application that it watches.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use nearlight_units::lock;
 use nearlight_wire::ApplicationMessage;
 use tokio::sync::Notify;
 
@@ -122,7 +123,7 @@ impl Messages {
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.queues)
     }
 }
 

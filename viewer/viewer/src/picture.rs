@@ -1,10 +1,10 @@
 //! Decoded pictures and their memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nearlight_codec::{CodecError, Picture, PictureView, Size, convert};
-use nearlight_units::{FrameId, InputSeq, RemoteTime, Time};
+use nearlight_units::{FrameId, InputSeq, RemoteTime, Time, lock};
 use nearlight_wire::{View, marker::Marker};
 
 use crate::player::{Decoded, Ticket};
@@ -101,7 +101,7 @@ pub(crate) struct Pool(Mutex<Vec<Picture>>);
 impl Pool {
     /// Copies a picture out of the decoder's memory.
     pub(crate) fn receive(self: &Arc<Self>, decoded: &Decoded<'_>) -> ReceivedPicture {
-        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let spare = lock(&self.0).pop();
         let mut picture = spare.unwrap_or_else(|| Picture::new(decoded.picture.size));
         decoded.picture.copy_to(&mut picture);
         let header = decoded.header;
@@ -125,7 +125,7 @@ impl Pool {
     }
 
     fn recycle(&self, picture: Picture) {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spare = lock(&self.0);
         if spare.len() < MAX_SPARE_PICTURES {
             spare.push(picture);
         }

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use nearlight_events::Summary;
 use nearlight_net::Clock;
 use nearlight_session::{ClockEstimate, ReceiverStatistics};
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Bitrate, Span, Time, lock};
 use nearlight_wire::{ApplicationMessage, DevicesDescription, Pose, Welcome};
 use tokio::sync::{mpsc, watch};
 
@@ -69,7 +69,7 @@ struct State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn on_status(&self, status: Status) {
@@ -366,7 +366,7 @@ impl Viewer {
             ));
         }
         self.closed.store(true, Ordering::Relaxed);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         let thread = thread.ok_or(ViewerError::Closed)?;
         let _ = self.stop.send(true);
         let outcome = thread.join();
@@ -377,7 +377,7 @@ impl Viewer {
     }
 
     fn callback(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.callback.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.callback)
     }
 
     fn is_callback_thread(&self) -> bool {

@@ -1,6 +1,6 @@
 // A member's connection to its room: over WebTransport, datagrams beside one reliable stream; over a WebSocket, everything in order.
 
-import { Blocked, explain } from "../carrier.ts";
+import { TransportBlocked, explain } from "../carrier.ts";
 import type { TransportName } from "../generated/core.ts";
 import type { FromLineWorker, Lane, LineDial, LineEvent, ToLineWorker, TransportChoice } from "../messages.ts";
 import { race } from "../race.ts";
@@ -88,11 +88,11 @@ class WorkerLine implements Line {
       };
       let isOpen = false;
       limit.addEventListener("abort", () => {
-        if (!isOpen) fail(new Blocked("no answer in time"));
+        if (!isOpen) fail(new TransportBlocked("no answer in time"));
       });
       worker.onerror = (event) => fail(new Error(`the connection's worker failed: ${workerError(event)}`));
       worker.onmessage = ({ data }: MessageEvent<FromLineWorker>) => {
-        if (data.type === "failed") fail(data.blocked ? new Blocked(data.why) : new Error(data.why));
+        if (data.type === "failed") fail(data.blocked ? new TransportBlocked(data.why) : new Error(data.why));
         if (data.type !== "open") return;
         isOpen = true;
         const line = new WorkerLine(worker, dial.transport, data.challenge);

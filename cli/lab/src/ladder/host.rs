@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use nearlight_codec::{CodecKind, Encoder, EncoderConfig, Picture, Reference, convert, new_encoder};
-use nearlight_units::Bitrate;
+use nearlight_units::{Bitrate, lock};
 
 use crate::ladder::clock;
 use crate::ladder::device::StepTurn;
@@ -130,7 +130,7 @@ impl Host {
         let stream = move || {
             while let Ok(work) = waiting.recv() {
                 let began = clock::thread_time();
-                let sent = streams.lock().unwrap_or_else(PoisonError::into_inner).stream(&work);
+                let sent = lock(&streams).stream(&work);
                 let cpu = clock::thread_time() - began;
                 let sent = sent.map(|sent| SentFrame { cpu: sent.cpu + cpu, ..sent });
                 if ended.send((sent, work.converted)).is_err() {
@@ -183,7 +183,7 @@ impl Host {
         };
         let mut work = PictureJob { step, number, finished_at, calls, cpu: 0, converted };
         if step == Step::Synchronous {
-            let sent = self.streamer.lock().unwrap_or_else(PoisonError::into_inner).stream(&work)?;
+            let sent = lock(&self.streamer).stream(&work)?;
             self.spare.extend(work.converted);
             self.sent.push(SentFrame { cpu: clock::thread_time() - began, ..sent });
             return Ok(());

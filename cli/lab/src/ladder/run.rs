@@ -5,7 +5,7 @@ use std::io;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use nearlight_codec::{CodecError, Size};
@@ -63,6 +63,15 @@ struct Samples {
     shown: u64,
 }
 
+impl Samples {
+    fn append(&mut self, mut turn: Self) {
+        self.sent.append(&mut turn.sent);
+        self.received.append(&mut turn.received);
+        self.server_time += turn.server_time;
+        self.shown += turn.shown;
+    }
+}
+
 /// Measures everything. `other` starts this command as the process that [`crate::ladder::draw`]s pictures of a size at a rate; `progress` is told
 /// what is done next.
 pub fn run(
@@ -89,30 +98,9 @@ fn run_size(
 ) -> Result<SizeReport, LadderError> {
     let Options { fps, rounds, frames, .. } = *options;
     progress(&format!("{size}: making pictures"));
-    let pictures = Arc::new(TestPictures::new(size, true));
     let rate = Bitrate::from_bps(RATE_AT_1080P.as_bps() * size.pixels() as u64 / PIXELS_AT_1080P);
-    let interval = 1_000_000_000 / u64::from(fps);
-    let ends = [0, 1].map(|end| End::open(cable, end));
-    let [near, far] = ends;
-    let key_wanted = Arc::new(AtomicBool::new(false));
-    let (near, far) = (near.map_err(LadderError::System)?, far.map_err(LadderError::System)?);
-    let mut host =
-        Host::new(Arc::clone(&pictures), near, rate, fps, Arc::clone(&key_wanted)).map_err(LadderError::System)?;
-    let mut device = Device::new(far, pictures, key_wanted);
-    let ((turns, orders), (results, answers)) = (sync_channel::<StepTurn>(1), sync_channel(1));
-    thread::Builder::new()
-        .name("device".into())
-        .spawn(move || {
-            while let Ok(turn) = orders.recv() {
-                if results.send(device.receive(turn)).is_err() {
-                    return;
-                }
-            }
-        })
-        .map_err(LadderError::System)?;
-    let mut process = OtherProcess::start(size, &mut other(size, fps)).map_err(|error| error.to_string());
+    let mut bench = Bench::open((size, fps), rate, cable, &mut other(size, fps)).map_err(LadderError::System)?;
     let mut samples: BTreeMap<Step, Samples> = BTreeMap::new();
-    let mut first = 0;
     for round in 0..=rounds {
         progress(&match round {
             0 => format!("{size}: warming up"),
@@ -122,33 +110,80 @@ fn run_size(
             if options.stop.load(Ordering::Relaxed) {
                 return Err(LadderError::Interrupted);
             }
-            let failed = |source| LadderError::Step { step, source };
-            let turn = StepTurn { step, first, frames };
-            let server_time =
-                |process: &Result<OtherProcess, String>| process.as_ref().map_or(0, OtherProcess::server_time);
-            let began = server_time(&process);
-            if step == Step::OtherProcess && process.is_err() {
+            if step == Step::OtherProcess && bench.process.is_err() {
                 continue;
             }
-            turns.send(turn).map_err(|_| failed(io::ErrorKind::BrokenPipe.into()))?;
-            match (&mut process, step) {
-                (Ok(process), Step::OtherProcess) => process.run(turn, &mut host).map_err(failed)?,
-                _ => host.run(turn, interval).map_err(failed)?,
+            let turn = StepTurn { step, first: round * frames, frames };
+            let taken = bench.run(turn).map_err(|source| LadderError::Step { step, source })?;
+            if round > 0 {
+                samples.entry(step).or_default().append(taken);
             }
-            let sent = host.take_sent().map_err(failed)?;
-            let ended = server_time(&process);
-            let received = answers.recv().map_err(|_| failed(io::ErrorKind::BrokenPipe.into()))?.map_err(failed)?;
-            if round == 0 {
-                continue;
-            }
-            let kept = samples.entry(step).or_default();
-            kept.sent.extend(sent.iter().map(|sent| (sent.number, *sent)));
-            kept.received.extend(received);
-            kept.server_time += if step == Step::OtherProcess { ended - began } else { 0 };
-            kept.shown += u64::from(frames);
         }
-        first += frames;
     }
+    progress(&format!("{size}: the Wi-Fi cell"));
+    Ok(report((size, fps), rate, samples, bench.process.as_ref().err())?)
+}
+
+/// Both ends of the cable for pictures of one size, and the process that draws in the first step.
+struct Bench {
+    host: Host,
+    turns: SyncSender<StepTurn>,
+    /// What the device has received in each turn.
+    answers: Receiver<io::Result<Vec<ReceivedFrame>>>,
+    /// An error says why it cannot draw.
+    process: Result<OtherProcess, String>,
+    /// Nanoseconds from a picture to the next.
+    interval: u64,
+}
+
+impl Bench {
+    /// Opens it. The device receives in a thread of its own. `program` is the process that draws.
+    fn open((size, fps): (Size, u16), rate: Bitrate, cable: &Cable, program: &mut Command) -> io::Result<Self> {
+        let pictures = Arc::new(TestPictures::new(size, true));
+        let [near, far] = [0, 1].map(|end| End::open(cable, end));
+        let (near, far) = (near?, far?);
+        let key_wanted = Arc::new(AtomicBool::new(false));
+        let host = Host::new(Arc::clone(&pictures), near, rate, fps, Arc::clone(&key_wanted))?;
+        let mut device = Device::new(far, pictures, key_wanted);
+        let ((turns, orders), (results, answers)) = (sync_channel::<StepTurn>(1), sync_channel(1));
+        thread::Builder::new().name("device".into()).spawn(move || {
+            while let Ok(turn) = orders.recv() {
+                if results.send(device.receive(turn)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        let process = OtherProcess::start(size, program).map_err(|error| error.to_string());
+        Ok(Self { host, turns, answers, process, interval: 1_000_000_000 / u64::from(fps) })
+    }
+
+    fn run(&mut self, turn: StepTurn) -> io::Result<Samples> {
+        let process = self.process.as_mut().ok().filter(|_| turn.step == Step::OtherProcess);
+        let began = process.as_deref().map_or(0, OtherProcess::server_time);
+        self.turns.send(turn).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        let (sent, ended) = if let Some(process) = process {
+            process.run(turn, &mut self.host)?;
+            (self.host.take_sent()?, process.server_time())
+        } else {
+            self.host.run(turn, self.interval)?;
+            (self.host.take_sent()?, 0)
+        };
+        Ok(Samples {
+            sent: sent.into_iter().map(|sent| (sent.number, sent)).collect(),
+            received: self.answers.recv().map_err(|_| io::ErrorKind::BrokenPipe)??,
+            server_time: ended - began,
+            shown: u64::from(turn.frames),
+        })
+    }
+}
+
+/// Returns what was measured at one size, and what is simulated. `obstacle` says why there was no other process.
+fn report(
+    (size, fps): (Size, u16),
+    rate: Bitrate,
+    mut samples: BTreeMap<Step, Samples>,
+    obstacle: Option<&String>,
+) -> Result<SizeReport, ConfigError> {
     let bytes: Vec<f64> =
         samples.values().flat_map(|samples| samples.sent.values().map(|sent| sent.bytes as f64)).collect();
     let frame_bytes = Figures::of(bytes);
@@ -157,10 +192,9 @@ fn run_size(
         .values()
         .flat_map(|samples| samples.received.iter().filter_map(|received| received.similarity))
         .collect();
-    progress(&format!("{size}: the Wi-Fi cell"));
-    let rungs = Step::ALL.map(|step| match (samples.remove(&step), &process) {
+    let rungs = Step::ALL.map(|step| match (samples.remove(&step), obstacle) {
         (Some(samples), _) => Ok(rung(step, &samples)),
-        (None, Err(reason)) if step == Step::OtherProcess => Ok(Rung::empty(step, Some(reason.clone()))),
+        (None, Some(reason)) if step == Step::OtherProcess => Ok(Rung::empty(step, Some(reason.clone()))),
         (None, _) => simulate_wifi(step, packets, fps),
     });
     let rungs = rungs.into_iter().collect::<Result<_, ConfigError>>()?;

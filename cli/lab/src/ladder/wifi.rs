@@ -4,7 +4,7 @@
 //! the device. Both contend for the same channel. Directly, the host is the one that the device is associated with (Wi-Fi Direct's group
 //! owner), and each packet crosses it once.
 
-use nearlight_link::{Fate, FlowId, Hop as _, Packet};
+use nearlight_link::{FlowId, Hop as _, Packet, PacketOutcome};
 use nearlight_units::{Bytes, Span, Time};
 use nearlight_wifi::{Category, Cell, CellConfig, Channel, ConfigError, Direction, Mcs, Neighbour, Preset, SharedCell};
 
@@ -64,7 +64,7 @@ fn frames(packets: u64, fps: u16, relayed: bool) -> Result<Vec<f64>, ConfigError
             };
             if let Some(port) = &mut to_access_point {
                 while let Some(exit) = port.poll(now) {
-                    if exit.fate == Fate::Delivered {
+                    if exit.outcome == PacketOutcome::Delivered {
                         to_device.offer(exit.at.max(now), exit.packet);
                     } else {
                         left -= 1;

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use nearlight_units::lock;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -86,7 +87,7 @@ impl<Place: Eq + Hash> Repetition<Place> {
 static REPETITION: Mutex<Option<Repetition<Identifier>>> = Mutex::new(None);
 
 fn repetition() -> MutexGuard<'static, Option<Repetition<Identifier>>> {
-    REPETITION.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&REPETITION)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the log's windows are real time")]

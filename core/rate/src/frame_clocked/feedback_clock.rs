@@ -1,12 +1,11 @@
 //! When feedback is due. What has not been reported a frame interval after it should have been waits in a queue that is at least this
 //! much longer, so the rate can fall before any packet shows it.
 
-use nearlight_units::{Bytes, PacketSeq, Span, Time};
+use nearlight_units::{Bytes, PacketSeq, Span, Time, smoothed_to_nearest};
 
 use super::parameters::Parameters;
 use crate::base_delay::BaseDelay;
 use crate::in_flight::InFlight;
-use crate::smoothed::smoothed;
 use crate::{Feedback, SentPacket};
 
 /// Follows packets in flight and the reports on them.
@@ -54,7 +53,7 @@ impl FeedbackClock {
     pub(super) fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>, parameters: &Parameters) -> Bytes {
         if let Some(before) = self.newest_report.replace(now) {
             let since = now.saturating_since(before).min(parameters.max_report_interval);
-            self.report_interval = smoothed(Some(self.report_interval), since);
+            self.report_interval = smoothed_to_nearest(self.report_interval, since);
         }
         let newest = feedback.packets.iter().map(|report| (report.packet.seq, report.packet.sent_at)).max();
         let Some((seq, sent_at)) = newest else { return Bytes::ZERO };

@@ -6,7 +6,9 @@
 use nearlight_units::{RemoteTime, Span};
 
 use super::parameters::Parameters;
-use crate::smoothed::WEIGHT;
+
+/// Weight of a frame in the share of time that others take: as that of a new round trip (RFC 6298, alpha).
+const SHARE_WEIGHT: f64 = 0.125;
 
 /// Follows the queue.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +45,7 @@ impl FrameQueue {
         if let Some(last) = last.filter(|_| took > Span::ZERO) {
             let gap = (arrived_at - last - serialisation).max(Span::ZERO);
             let share = (gap.as_secs_f64() / took.as_secs_f64()).clamp(0.0, 1.0);
-            self.foreign_share += WEIGHT * (share - self.foreign_share);
+            self.foreign_share += SHARE_WEIGHT * (share - self.foreign_share);
         }
         let is_foreign = self.foreign_share >= parameters.foreign_share();
         self.foreign_frames = if is_foreign {

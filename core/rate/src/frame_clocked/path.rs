@@ -1,6 +1,6 @@
 //! What is known of the path, whatever the mode: the measurements that all modes share.
 
-use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time, smoothed_to_nearest};
 
 use super::Mechanism;
 use super::capacity::{Capacity, FrameEnd};
@@ -9,7 +9,6 @@ use super::frame_queue::FrameQueue;
 use super::overload::Overload;
 use super::parameters::Parameters;
 use crate::base_delay::BaseDelay;
-use crate::smoothed::smoothed;
 use crate::{Bounds, Feedback, PacketReport, SentFrame, SentPacket};
 
 /// The shared measurements, and the limits that the user sets.
@@ -78,14 +77,14 @@ impl Path {
             // After a longer pause nothing is known.
             let longest = self.parameters.control_interval;
             let interval = now.saturating_since(before).clamp(self.parameters.min_frame_interval, longest);
-            self.frame_interval = smoothed(Some(self.frame_interval), interval);
+            self.frame_interval = smoothed_to_nearest(self.frame_interval, interval);
         }
     }
 
     /// Handles what a feedback message says as a whole. Returns the bytes that it acknowledges.
     pub(super) fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) -> Bytes {
         if let Some(sample) = feedback.round_trip {
-            self.round_trip = Some(smoothed(self.round_trip, sample.max(Span::from_nanos(1))));
+            self.round_trip = Some(smoothed_to_nearest(self.round_trip, sample.max(Span::from_nanos(1))));
         }
         self.feedback.on_feedback(now, feedback, &self.parameters)
     }

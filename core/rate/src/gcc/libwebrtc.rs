@@ -17,7 +17,7 @@
 //! * Loss of packets that arrive later than reported is revoked within the block of 250 ms.
 //! * There is no estimate from the network, no congestion window and no priority for audio: nothing here has them.
 
-use nearlight_units::{Bitrate, RemoteTime, Span, Time};
+use nearlight_units::{Bitrate, RemoteTime, Span, Time, smoothed_to_nearest};
 use nearlight_wire::TcpInfo;
 
 use super::acked::AckedRate;
@@ -43,8 +43,6 @@ const MIN_PROBE_SHARE: f64 = 0.85;
 /// A probe's result counts as the arriving rate for this time. Guess: two windows of the acknowledged rate, which see little of a probe
 /// of 15 ms. Without it, the queue that a probe leaves behind would cut the rate to that of before the probe.
 const PROBE_VALIDITY: Span = Span::from_millis(300);
-/// Weight of a new round trip (RFC 6298, alpha).
-const ROUND_TRIP_WEIGHT: f64 = 0.125;
 
 /// The parameters in which presets differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,7 +314,7 @@ impl RateController for LibWebrtc {
         self.end_silence(now, feedback);
         if let Some(round_trip) = feedback.round_trip {
             let sample = round_trip.max(Span::ZERO);
-            let smoothed = self.round_trip.map_or(sample, |old| old + (sample - old).mul_f64(ROUND_TRIP_WEIGHT));
+            let smoothed = smoothed_to_nearest(self.round_trip, sample);
             self.round_trip = Some(smoothed);
             self.aimd.set_round_trip(smoothed);
         }

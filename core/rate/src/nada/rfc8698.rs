@@ -14,12 +14,11 @@
 //! * The shaping buffer is the session's pacer, whose queue is reported before each message.
 //! * Without feedback the rate falls ([`crate::silence`]).
 
-use nearlight_units::{Bitrate, Bytes, Span, Time};
+use nearlight_units::{Bitrate, Bytes, Span, Time, smoothed_to_nearest};
 
 use super::reference::{self, Equilibrium, UPDATE_INTERVAL};
 use super::signal::{Congestion, Signal};
 use crate::silence::Silence;
-use crate::smoothed::smoothed;
 use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, RateController, SentFrame, SentPacket};
 
 /// The signal at which the highest rate is reached (`XREF`).
@@ -121,7 +120,7 @@ impl RateController for Rfc8698 {
         self.silence.on_feedback(feedback);
         if let Some(round_trip) = feedback.round_trip {
             let sample = round_trip.max(Span::ZERO);
-            self.round_trip = Some(smoothed(self.round_trip, sample));
+            self.round_trip = Some(smoothed_to_nearest(self.round_trip, sample));
         }
         self.signal.on_feedback(now, feedback, self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP));
         let passed = now.saturating_since(*self.updated_at.get_or_insert(now));
@@ -133,7 +132,7 @@ impl RateController for Rfc8698 {
     fn on_frame_sent(&mut self, now: Time, _frame: &SentFrame) {
         if let Some(before) = self.frame_at.replace(now) {
             let sample = now.saturating_since(before).min(Span::from_secs(1));
-            self.frame_interval = smoothed(Some(self.frame_interval), sample);
+            self.frame_interval = smoothed_to_nearest(self.frame_interval, sample);
         }
     }
 

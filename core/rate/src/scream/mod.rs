@@ -20,14 +20,13 @@
 pub mod delay;
 pub mod window;
 
-use nearlight_units::{Bitrate, Bytes, Span, Time};
+use nearlight_units::{Bitrate, Bytes, Span, Time, smoothed_to_nearest};
 
 use self::delay::QueueDelay;
 use self::window::{DELAY_TARGET, Losses, ReductionCause, ReferenceWindow, WindowInput};
 use crate::arriving::ArrivingRate;
 use crate::in_flight::{InFlight, MaxInFlight};
 use crate::silence::Silence;
-use crate::smoothed::smoothed;
 use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket};
 
 /// The share of marks is averaged at least this often, or once a round trip. It rises by an eighth of the difference, and decays more
@@ -146,7 +145,7 @@ impl FrameSizes {
     fn on_frame(&mut self, now: Time, frame: &SentFrame) {
         if let Some(before) = self.last_at.replace(now) {
             let sample = now.saturating_since(before).min(Span::from_secs(1));
-            self.interval = smoothed(Some(self.interval), sample);
+            self.interval = smoothed_to_nearest(self.interval, sample);
         }
         let size = frame.size.get() as f64;
         if self.mean == 0.0 {
@@ -216,7 +215,7 @@ impl ScreamV2 {
             // The first round trip: the window that the start rate needs on this path.
             self.window = ReferenceWindow::new(window_for(self.bounds.start, sample));
         }
-        self.round_trip = Some(smoothed(self.round_trip, sample));
+        self.round_trip = Some(smoothed_to_nearest(self.round_trip, sample));
     }
 
     /// Records the packets of a message. Returns the bytes that arrived with a mark and whether something was lost.

@@ -26,13 +26,12 @@
 
 mod flight;
 
-use nearlight_units::{Bitrate, Bytes, PacketSeq, RemoteTime, Span, Time};
+use nearlight_units::{Bitrate, Bytes, PacketSeq, RemoteTime, Span, Time, smoothed_to_nearest};
 use nearlight_window::{AckSample, BbrV1, Cause, Congestion, CongestionLaw, Cubic, CubicOptions, LawSpec};
 
 use self::flight::Flight;
 use crate::in_flight::MaxInFlight;
 use crate::silence::Silence;
-use crate::smoothed::smoothed;
 use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentPacket};
 
 /// Share of the window's rate that the encoder gets. Guess: frames miss their size by some percent.
@@ -111,7 +110,7 @@ impl<L: CongestionLaw> Windowed<L> {
 
     fn on_round_trip(&mut self, sample: Span, newest: Option<&PacketReport>) {
         let sample = sample.max(Span::from_nanos(1));
-        self.round_trip = Some(smoothed(self.round_trip, sample));
+        self.round_trip = Some(smoothed_to_nearest(self.round_trip, sample));
         if let Some(PacketReport { packet, arrived_at: Some(arrived_at), .. }) = newest {
             self.feedback_delay = Some(sample - arrived_at.ahead_of(packet.sent_at));
         }

@@ -10,7 +10,7 @@ use nearlight_fec::digest;
 use nearlight_units::{FrameId, RemoteTime, Span, Time};
 use nearlight_wire::{MAX_NACK_ENTRIES, MissingRun, SymbolHeader, symbol_range};
 
-use crate::receiver::coded::RepairDecoder;
+use crate::receiver::repair_decoder::RepairDecoder;
 
 mod frame;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -3,7 +3,7 @@
 use nearlight_events::{Event, ProtectionCandidate};
 use nearlight_fec::policy::{FrameFacts, Plan, RateDistortion, RedundancyPolicy, Shortage};
 use nearlight_fec::{Code, Encoder, LossEstimate, PacketOutcome};
-use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time, smoothed_deviation};
 use nearlight_wire::{CoveredFrame, RepairHeader};
 
 use crate::Distortion;
@@ -163,7 +163,7 @@ impl Protection {
     }
 
     pub(crate) fn on_round_trip(&mut self, sample: Span, smoothed: Span) {
-        self.jitter += ((sample - smoothed).abs() - self.jitter) / 4;
+        self.jitter = smoothed_deviation(self.jitter, smoothed, sample);
     }
 
     pub(crate) fn on_decode(&mut self, span: Span) {

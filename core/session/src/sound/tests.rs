@@ -25,7 +25,7 @@ struct Path {
 const CLEAN: Path = Path { delay: Span::from_millis(5), jitter: Span::ZERO, loss: 0.0, burst: 1.0 };
 
 /// Server, path, player and output in virtual time. Blocks carry only their number: the decoder knows the tone.
-struct Story {
+struct SoundSimulation {
     player: SoundPlayer,
     path: Path,
     due_after: Span,
@@ -51,7 +51,7 @@ struct Story {
     heard: Vec<(Time, [f32; 2])>,
 }
 
-impl Story {
+impl SoundSimulation {
     fn new(seed: u64, path: Path) -> Self {
         Self {
             player: SoundPlayer::default(),
@@ -229,140 +229,140 @@ fn ms(milliseconds: f64) -> Span {
 
 #[test]
 fn on_a_good_path_sound_is_played_when_its_picture_is_due() {
-    let mut story = Story::new(1, CLEAN);
-    story.run(5.0);
-    assert!((story.delay() - ms(40.0)).abs() < ms(0.1), "{:?}", story.delay());
+    let mut simulation = SoundSimulation::new(1, CLEAN);
+    simulation.run(5.0);
+    assert!((simulation.delay() - ms(40.0)).abs() < ms(0.1), "{:?}", simulation.delay());
     // 40 ms are four periods of the tone.
-    let by_phase = story.delay_by_phase();
+    let by_phase = simulation.delay_by_phase();
     assert!(by_phase.abs() < 1e-4, "{by_phase}");
-    let SoundCounts { lost, concealed, late, .. } = story.counts();
+    let SoundCounts { lost, concealed, late, .. } = simulation.counts();
     assert_eq!((lost, concealed, late), (0, 0, 0));
-    assert!(story.largest_step(0.2) < 0.0135, "{}", story.largest_step(0.2));
+    assert!(simulation.largest_step(0.2) < 0.0135, "{}", simulation.largest_step(0.2));
 }
 
 #[test]
 fn a_picture_that_is_shown_too_soon_is_followed_as_soon_as_the_path_allows() {
-    let mut story = Story::new(1, CLEAN);
-    (story.due_after, story.latency) = (ms(5.0), ms(12.0));
-    story.run(5.0);
+    let mut simulation = SoundSimulation::new(1, CLEAN);
+    (simulation.due_after, simulation.latency) = (ms(5.0), ms(12.0));
+    simulation.run(5.0);
     // Path, output, a request of ten milliseconds and the decoder.
-    assert!((story.delay() - ms(5.0 + 12.0 + 10.0 + 5.0)).abs() < ms(2.5), "{:?}", story.delay());
-    assert_eq!(story.counts().concealed, 0);
+    assert!((simulation.delay() - ms(5.0 + 12.0 + 10.0 + 5.0)).abs() < ms(2.5), "{:?}", simulation.delay());
+    assert_eq!(simulation.counts().concealed, 0);
 }
 
 #[test]
 fn single_losses_are_not_heard_and_runs_of_them_are_covered() {
     for seed in 0..4 {
-        let mut story = Story::new(seed, Path { loss: 0.05, ..CLEAN });
-        story.run(30.0);
-        let SoundCounts { packets, lost, repeated, concealed, .. } = story.counts();
+        let mut simulation = SoundSimulation::new(seed, Path { loss: 0.05, ..CLEAN });
+        simulation.run(30.0);
+        let SoundCounts { packets, lost, repeated, concealed, .. } = simulation.counts();
         assert!((100..200).contains(&lost) && packets > 2_750, "seed {seed}: {packets} {lost}");
         // Two in a row: 5 % of the losses.
         assert!(
             concealed <= lost / 8 && repeated + concealed >= lost - 2,
             "seed {seed}: {repeated} {concealed} of {lost}"
         );
-        assert!(story.softest(0.2) > 0.7, "seed {seed}: {}", story.softest(0.2));
-        assert!(story.largest_step(0.2) < 0.03, "seed {seed}: {}", story.largest_step(0.2));
+        assert!(simulation.softest(0.2) > 0.7, "seed {seed}: {}", simulation.softest(0.2));
+        assert!(simulation.largest_step(0.2) < 0.03, "seed {seed}: {}", simulation.largest_step(0.2));
     }
 }
 
 #[test]
 fn bursts_fade_without_clicks_and_end_in_step() {
     for seed in 0..4 {
-        let mut story = Story::new(seed, Path { loss: 0.1, burst: 12.0, ..CLEAN });
-        story.run(30.0);
-        assert!(story.counts().concealed > 50, "seed {seed}: {:?}", story.counts());
-        assert!(story.largest_step(0.2) < 0.04, "seed {seed}: {}", story.largest_step(0.2));
-        assert!((story.delay() - ms(40.0)).abs() < ms(3.0), "seed {seed}: {:?}", story.delay());
+        let mut simulation = SoundSimulation::new(seed, Path { loss: 0.1, burst: 12.0, ..CLEAN });
+        simulation.run(30.0);
+        assert!(simulation.counts().concealed > 50, "seed {seed}: {:?}", simulation.counts());
+        assert!(simulation.largest_step(0.2) < 0.04, "seed {seed}: {}", simulation.largest_step(0.2));
+        assert!((simulation.delay() - ms(40.0)).abs() < ms(3.0), "seed {seed}: {:?}", simulation.delay());
     }
 }
 
 #[test]
 fn uneven_paths_are_waited_for() {
     for seed in 0..4 {
-        let mut story = Story::new(seed, Path { jitter: ms(60.0), ..CLEAN });
-        story.run(20.0);
-        let settled = story.counts();
-        assert!((ms(70.0)..ms(90.0)).contains(&story.delay()), "seed {seed}: {:?}", story.delay());
-        story.run(20.0);
-        let concealed = story.counts().concealed - settled.concealed;
+        let mut simulation = SoundSimulation::new(seed, Path { jitter: ms(60.0), ..CLEAN });
+        simulation.run(20.0);
+        let settled = simulation.counts();
+        assert!((ms(70.0)..ms(90.0)).contains(&simulation.delay()), "seed {seed}: {:?}", simulation.delay());
+        simulation.run(20.0);
+        let concealed = simulation.counts().concealed - settled.concealed;
         assert!(concealed < 40, "seed {seed}: {concealed} of 2000 blocks");
         // The path's delay has become even: sound is in sync with its picture again.
-        story.path.jitter = Span::ZERO;
-        story.run(25.0);
-        assert!((story.delay() - ms(40.0)).abs() < ms(4.0), "seed {seed}: {:?}", story.delay());
+        simulation.path.jitter = Span::ZERO;
+        simulation.run(25.0);
+        assert!((simulation.delay() - ms(40.0)).abs() < ms(4.0), "seed {seed}: {:?}", simulation.delay());
     }
 }
 
 #[test]
 fn a_path_that_becomes_slow_is_followed_within_a_second() {
-    let mut story = Story::new(3, CLEAN);
-    story.run(10.0);
-    story.path.delay = ms(90.0);
-    story.run(1.0);
-    let soon = story.counts();
+    let mut simulation = SoundSimulation::new(3, CLEAN);
+    simulation.run(10.0);
+    simulation.path.delay = ms(90.0);
+    simulation.run(1.0);
+    let soon = simulation.counts();
     assert!(soon.concealed < 20, "{soon:?}");
-    story.run(5.0);
-    assert_eq!(story.counts().concealed, soon.concealed);
-    assert!((story.delay() - ms(105.0)).abs() < ms(6.0), "{:?}", story.delay());
+    simulation.run(5.0);
+    assert_eq!(simulation.counts().concealed, soon.concealed);
+    assert!((simulation.delay() - ms(105.0)).abs() < ms(6.0), "{:?}", simulation.delay());
 }
 
 #[test]
 fn a_decoder_that_is_slow_is_waited_for() {
-    let mut story = Story::new(9, CLEAN);
-    story.due_after = Span::ZERO;
-    story.run(2.0);
-    let before = story.player.counts.concealed;
+    let mut simulation = SoundSimulation::new(9, CLEAN);
+    simulation.due_after = Span::ZERO;
+    simulation.run(2.0);
+    let before = simulation.player.counts.concealed;
     // An overloaded machine.
-    story.decoding = Span::from_millis(40);
-    story.run(3.0);
-    let settled = story.player.counts;
+    simulation.decoding = Span::from_millis(40);
+    simulation.run(3.0);
+    let settled = simulation.player.counts;
     assert!(settled.late > 0 && settled.concealed - before < 150, "{settled:?}");
-    story.run(5.0);
-    let counts = story.player.counts;
+    simulation.run(5.0);
+    let counts = simulation.player.counts;
     assert!(counts.concealed - settled.concealed <= 10, "{settled:?}, then {counts:?}");
 }
 
 #[test]
 fn clocks_that_drift_apart_stay_together() {
     for (server, output) in [(200.0, -300.0), (-200.0, 300.0), (0.0, 1_000.0)] {
-        let mut story = Story::new(1, Path { jitter: ms(4.0), ..CLEAN });
-        (story.server_ppm, story.output_ppm) = (server, output);
-        story.run(60.0);
-        assert_eq!(story.counts().concealed, 0, "{server} {output}");
-        assert!((story.delay() - ms(40.0)).abs() < ms(5.0), "{server} {output}: {:?}", story.delay());
-        assert!(story.largest_step(0.2) < 0.0136, "{server} {output}: {}", story.largest_step(0.2));
+        let mut simulation = SoundSimulation::new(1, Path { jitter: ms(4.0), ..CLEAN });
+        (simulation.server_ppm, simulation.output_ppm) = (server, output);
+        simulation.run(60.0);
+        assert_eq!(simulation.counts().concealed, 0, "{server} {output}");
+        assert!((simulation.delay() - ms(40.0)).abs() < ms(5.0), "{server} {output}: {:?}", simulation.delay());
+        assert!(simulation.largest_step(0.2) < 0.0136, "{server} {output}: {}", simulation.largest_step(0.2));
     }
 }
 
 #[test]
 fn after_an_outage_sound_goes_on_where_its_picture_is() {
-    let mut story = Story::new(1, CLEAN);
-    story.run(3.0);
-    (story.path.burst, story.in_burst) = (f64::INFINITY, true);
-    story.run(2.0);
-    let silent = story.heard.len();
+    let mut simulation = SoundSimulation::new(1, CLEAN);
+    simulation.run(3.0);
+    (simulation.path.burst, simulation.in_burst) = (f64::INFINITY, true);
+    simulation.run(2.0);
+    let silent = simulation.heard.len();
     let died = |(_, frame): &(Time, [f32; 2])| frame.iter().all(|sample| *sample == 0.0);
-    assert!(story.heard[silent - 4_800..].iter().all(died), "it has died away");
-    (story.path, story.in_burst) = (CLEAN, false);
-    story.run(1.0);
-    assert!((story.delay() - ms(40.0)).abs() < ms(1.0), "{:?}", story.delay());
-    assert!(story.softest(5.2) > 0.99 && story.largest_step(0.2) < 0.04);
+    assert!(simulation.heard[silent - 4_800..].iter().all(died), "it has died away");
+    (simulation.path, simulation.in_burst) = (CLEAN, false);
+    simulation.run(1.0);
+    assert!((simulation.delay() - ms(40.0)).abs() < ms(1.0), "{:?}", simulation.delay());
+    assert!(simulation.softest(5.2) > 0.99 && simulation.largest_step(0.2) < 0.04);
 }
 
 #[test]
 fn a_stream_that_jumps_is_followed() {
-    let mut story = Story::new(1, CLEAN);
-    story.run(2.0);
-    story.player.due_after = ms(40.0);
-    story.due_after = ms(400.0);
-    story.run(3.0);
-    assert!((story.delay() - ms(400.0)).abs() < ms(10.0), "later: {:?}", story.delay());
-    story.due_after = ms(40.0);
-    story.run(3.0);
-    assert!((story.delay() - ms(40.0)).abs() < ms(10.0), "sooner: {:?}", story.delay());
-    assert!(story.largest_step(0.2) < 0.04, "{}", story.largest_step(0.2));
+    let mut simulation = SoundSimulation::new(1, CLEAN);
+    simulation.run(2.0);
+    simulation.player.due_after = ms(40.0);
+    simulation.due_after = ms(400.0);
+    simulation.run(3.0);
+    assert!((simulation.delay() - ms(400.0)).abs() < ms(10.0), "later: {:?}", simulation.delay());
+    simulation.due_after = ms(40.0);
+    simulation.run(3.0);
+    assert!((simulation.delay() - ms(40.0)).abs() < ms(10.0), "sooner: {:?}", simulation.delay());
+    assert!(simulation.largest_step(0.2) < 0.04, "{}", simulation.largest_step(0.2));
 }
 
 #[test]
@@ -391,10 +391,10 @@ fn hostile_numbers_hold_no_memory() {
 #[test]
 fn blocks_that_a_late_server_skips_do_not_count_as_lost() {
     for seed in 0..4 {
-        let mut story = Story::new(seed, Path { loss: if seed == 0 { 0.0 } else { 0.05 }, ..CLEAN });
-        story.skipped = 8_300..8_319;
-        story.run(15.0);
-        let SoundCounts { packets, lost, .. } = story.counts();
+        let mut simulation = SoundSimulation::new(seed, Path { loss: if seed == 0 { 0.0 } else { 0.05 }, ..CLEAN });
+        simulation.skipped = 8_300..8_319;
+        simulation.run(15.0);
+        let SoundCounts { packets, lost, .. } = simulation.counts();
         // Only losses right before the gap cannot be told from it.
         let sent = 1_500 - 19;
         assert!(packets + lost <= sent && packets + lost >= sent - 4, "seed {seed}: {packets} {lost}");
@@ -405,20 +405,20 @@ fn blocks_that_a_late_server_skips_do_not_count_as_lost() {
 #[test]
 fn a_silent_server_sends_little_and_nothing_of_it_counts_as_lost() {
     for seed in 0..4 {
-        let mut story = Story::new(seed, Path { loss: if seed == 0 { 0.0 } else { 0.05 }, ..CLEAN });
-        story.silent = 8_300..8_800;
-        story.run(15.0);
-        let SoundCounts { packets, lost, concealed, .. } = story.counts();
+        let mut simulation = SoundSimulation::new(seed, Path { loss: if seed == 0 { 0.0 } else { 0.05 }, ..CLEAN });
+        simulation.silent = 8_300..8_800;
+        simulation.run(15.0);
+        let SoundCounts { packets, lost, concealed, .. } = simulation.counts();
         let sent = 1_000 + 3 + 12;
         assert!(packets + lost <= sent && packets + lost >= sent - 2, "seed {seed}: {packets} {lost}");
         assert!(concealed <= lost / 8, "seed {seed}: {concealed} of {lost}");
         let heard = |from: f64, until: f64| {
             let time = |seconds: f64| Time::from_secs(1) + Span::from_secs_f64(seconds);
-            let frames = story.heard.iter().filter(move |(at, _)| (time(from)..time(until)).contains(at));
+            let frames = simulation.heard.iter().filter(move |(at, _)| (time(from)..time(until)).contains(at));
             frames.fold(0.0_f32, |most, (_, [left, _])| most.max(left.abs()))
         };
         assert!(heard(5.1, 10.0) < 1e-9, "seed {seed}: silence is silence");
         assert!(heard(10.1, 10.2) > 0.9, "seed {seed}: and ends in time");
-        assert!((story.delay() - ms(40.0)).abs() < ms(0.5), "seed {seed}: {:?}", story.delay());
+        assert!((simulation.delay() - ms(40.0)).abs() < ms(0.5), "seed {seed}: {:?}", simulation.delay());
     }
 }

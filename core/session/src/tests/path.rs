@@ -53,7 +53,7 @@ struct InFlight {
     datagram: Vec<u8>,
 }
 
-pub(super) struct Story {
+pub(super) struct SimulatedSession {
     pub(super) now: Time,
     pub(super) conditions: Conditions,
     config: SenderConfig,
@@ -89,7 +89,7 @@ pub(super) struct Story {
 const FRAME_INTERVAL: Span = Span::from_millis(33);
 const DECODE: Span = Span::from_millis(2);
 
-impl Story {
+impl SimulatedSession {
     pub(super) fn new(seed: u64) -> Self {
         Self::paced(seed, Mode::Burst)
     }

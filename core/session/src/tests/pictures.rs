@@ -78,7 +78,7 @@ fn lengths(displayed: &DisplayedFrame) -> Vec<i64> {
 
 /// Something that may arrive for one frame, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Came {
+enum Arrival {
     First,
     Last,
     Picture,
@@ -86,10 +86,10 @@ enum Came {
 
 #[test]
 fn note_and_picture_are_joined_whichever_comes_first() {
-    use Came::{First, Last, Picture};
+    use Arrival::{First, Last, Picture};
     // Stages from `pace` on, in milliseconds: the first note arrives 1 ms after it left, the last after 2 ms, the picture 10 ms after the
     // encoder; each step in another order takes another millisecond.
-    let cases: [(&[Came], [i64; 4]); 6] = [
+    let cases: [(&[Arrival], [i64; 4]); 6] = [
         (&[First, Last, Picture], [5, 6, 0, 1]),
         (&[Last, First, Picture], [5, 5, 0, 2]),
         (&[First, Picture], [2, 8, 0, 1]),
@@ -100,8 +100,8 @@ fn note_and_picture_are_joined_whichever_comes_first() {
     ];
     for (order, expected) in cases {
         let mut receiver = receiver();
-        for (turn, came) in (10..).zip(order) {
-            match came {
+        for (turn, arrival) in (10..).zip(order) {
+            match arrival {
                 First => on_note(&mut receiver, turn, &note(FIRST + 1, 0, false)),
                 Last => on_note(&mut receiver, turn, &note(FIRST + 1, 0, true)),
                 Picture => receiver.rtp().on_picture(at(turn), facts(FIRST + 1)),

@@ -7,7 +7,7 @@ use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 use nearlight_wire::ToClient;
 use proptest::prelude::*;
 
-use super::path::{Conditions, Story, frame_header, protected};
+use super::path::{Conditions, SimulatedSession, frame_header, protected};
 use crate::{Distortion, EncodedFrame, Receiver, ReceiverConfig, Sender, SenderConfig};
 
 /// The first of several cases, or all where the code is optimised: a case takes seconds otherwise.
@@ -26,9 +26,9 @@ struct Outcome {
 
 fn run(policy: &str, round_trip: i64, loss: f64, burst: f64) -> Outcome {
     let conditions = Conditions { delay: Span::from_millis(round_trip) / 2, loss, burst, ..Conditions::CLEAN };
-    let mut story = Story::new(round_trip as u64).with(conditions).protected(policy);
-    story.run(Span::from_secs(20));
-    let (received, sent) = (story.received(), story.sent());
+    let mut session = SimulatedSession::new(round_trip as u64).with(conditions).protected(policy);
+    session.run(Span::from_secs(20));
+    let (received, sent) = (session.received(), session.sent());
     Outcome {
         shown: received.frames.displayed as f64 / received.frames.sent as f64,
         redundancy: sent.redundant.get() as f64 / sent.sent.get() as f64,
@@ -66,25 +66,25 @@ fn a_clean_path_pays_next_to_nothing() {
 #[test]
 fn redundancy_follows_what_the_pictures_would_lose() {
     let conditions = Conditions { delay: Span::from_millis(50), loss: 0.03, burst: 2.0, ..Conditions::CLEAN };
-    let mut story = Story::new(21).with(conditions).protected("planner");
-    let mut before = story.sent();
-    let mut share = |story: &mut Story, coded, frozen| {
-        story.distortion = Distortion { coded: Some(coded), frozen: Some(frozen) };
-        story.run(Span::from_secs(6));
-        let sent = story.sent();
+    let mut session = SimulatedSession::new(21).with(conditions).protected("planner");
+    let mut before = session.sent();
+    let mut share = |session: &mut SimulatedSession, coded, frozen| {
+        session.distortion = Distortion { coded: Some(coded), frozen: Some(frozen) };
+        session.run(Span::from_secs(6));
+        let sent = session.sent();
         let since = |now: Bytes, then: Bytes| (now.get() - then.get()) as f64;
         let share = since(sent.redundant, before.redundant) / since(sent.sent, before.sent);
         before = sent;
         share
     };
-    let moving = share(&mut story, 5.0, 500.0);
-    let still = share(&mut story, 5.0, 0.0);
-    let coarse = share(&mut story, 80.0, 500.0);
-    let moving_again = share(&mut story, 5.0, 500.0);
+    let moving = share(&mut session, 5.0, 500.0);
+    let still = share(&mut session, 5.0, 0.0);
+    let coarse = share(&mut session, 80.0, 500.0);
+    let moving_again = share(&mut session, 5.0, 500.0);
     assert!(still < moving * 0.9 && coarse < moving * 0.95, "moving {moving}, still {still}, coarse {coarse}");
     assert!((moving_again / moving - 1.0).abs() < 0.1, "moving {moving}, again {moving_again}");
     // No request is left waiting while the picture is frozen.
-    let received = story.received();
+    let received = session.received();
     assert!(received.frames.displayed * 100 >= received.frames.sent * 97, "{:?}", received.frames);
 }
 
@@ -102,20 +102,20 @@ fn all_that_is_sent_stays_within_the_highest_rate() {
     for policy in ["none", "planner", "nebula", "fixed:50"] {
         let lossy = Conditions { loss: 0.4, burst: 3.0, ..Conditions::CLEAN };
         let config = SenderConfig { maximum: Some(maximum), pacing: Mode::Burst, ..SenderConfig::default() };
-        let mut story = Story::configured(17, config).with(lossy).protected(policy);
+        let mut session = SimulatedSession::configured(17, config).with(lossy).protected(policy);
         let interval = Span::from_millis(33);
-        let run = |story: &mut Story, frames: u32| {
-            let before = story.sent().sent;
+        let run = |session: &mut SimulatedSession, frames: u32| {
+            let before = session.sent().sent;
             for _ in 0..frames {
                 // An encoder that follows its target rate.
-                story.frame_bytes = story.sender.target().encoder.rate.bytes_in(interval).get() as usize;
-                story.run(interval);
+                session.frame_bytes = session.sender.target().encoder.rate.bytes_in(interval).get() as usize;
+                session.run(interval);
             }
-            (story.sent().sent.get() - before.get()) as f64
+            (session.sent().sent.get() - before.get()) as f64
                 / maximum.bytes_in(interval * i64::from(frames)).get() as f64
         };
-        run(&mut story, 150);
-        let used = run(&mut story, 150);
+        run(&mut session, 150);
+        let used = run(&mut session, 150);
         // Key frames, four times as large, are not requested.
         assert!((0.5..1.15).contains(&used), "{policy}: {used} of the highest rate");
     }
@@ -124,9 +124,9 @@ fn all_that_is_sent_stays_within_the_highest_rate() {
 #[test]
 fn without_redundancy_nothing_on_the_wire_changes() {
     let lossy = Conditions { loss: 0.02, ..Conditions::CLEAN };
-    let mut stories = [Story::new(11).with(lossy), Story::new(11).with(lossy).protected("none")];
-    for story in &mut stories {
-        story.run(Span::from_secs(5));
+    let mut stories = [SimulatedSession::new(11).with(lossy), SimulatedSession::new(11).with(lossy).protected("none")];
+    for session in &mut stories {
+        session.run(Span::from_secs(5));
     }
     let [plain, none] = stories;
     assert_eq!((plain.sent(), plain.received()), (none.sent(), none.received()));
@@ -136,20 +136,20 @@ fn without_redundancy_nothing_on_the_wire_changes() {
 #[test]
 fn plans_and_recoveries_are_reported() {
     let conditions = Conditions { delay: Span::from_millis(50), loss: 0.03, burst: 2.0, ..Conditions::CLEAN };
-    let mut story = Story::new(12).with(conditions).protected("planner");
-    story.run(Span::from_secs(5));
-    let planned = std::iter::from_fn(|| story.sender.poll_event());
+    let mut session = SimulatedSession::new(12).with(conditions).protected("planner");
+    session.run(Span::from_secs(5));
+    let planned = std::iter::from_fn(|| session.sender.poll_event());
     let weighed = planned.filter(|(_, event)| {
         matches!(event, Event::FrameProtected { candidates, expected_loss: Some(_), .. } if candidates.len() > 1)
     });
     assert!(weighed.count() > 50);
-    let recovered = std::iter::from_fn(|| story.receiver.poll_event())
+    let recovered = std::iter::from_fn(|| session.receiver.poll_event())
         .filter(|(_, event)| matches!(event, Event::FrameRecovered { by: RecoveryKind::Repair, .. }))
         .count();
-    let counts = story.received().recovery;
+    let counts = session.received().recovery;
     assert!(recovered > 0 && counts.by_repair > 0 && counts.symbols >= counts.by_repair, "{counts:?}");
-    assert!(counts.redundant_bytes < counts.media_bytes && story.received().recovered_by.is_some());
-    let losses = story.sender.losses().expect("a policy");
+    assert!(counts.redundant_bytes < counts.media_bytes && session.received().recovered_by.is_some());
+    let losses = session.sender.losses().expect("a policy");
     assert!((0.01..0.06).contains(&losses.random.loss), "{losses:?}");
 }
 

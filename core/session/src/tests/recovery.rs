@@ -5,7 +5,7 @@ use nearlight_events::{Event, RecoveryKind};
 use nearlight_units::{Span, Time};
 use proptest::prelude::*;
 
-use super::path::{Conditions, Story};
+use super::path::{Conditions, SimulatedSession};
 
 /// Bursts of loss so long that answers are lost as well.
 const BURSTS: Conditions = Conditions { delay: Span::from_millis(10), loss: 0.05, burst: 8.0, ..Conditions::CLEAN };
@@ -16,9 +16,9 @@ fn bursts_on_every_path_are_recovered_without_a_key_frame() {
         [(1, 10, 0.01, 1.33), (2, 10, 0.05, 8.0), (3, 25, 0.05, 3.0), (4, 50, 0.05, 8.0), (5, 5, 0.10, 20.0)]
     {
         let conditions = Conditions { delay: Span::from_millis(delay), loss, burst, ..Conditions::CLEAN };
-        let mut story = Story::new(seed).with(conditions).referring();
-        story.run(Span::from_secs(30));
-        let (sent, received) = (story.sent(), story.received());
+        let mut session = SimulatedSession::new(seed).with(conditions).referring();
+        session.run(Span::from_secs(30));
+        let (sent, received) = (session.sent(), session.received());
         assert_eq!(sent.key_frames, 1, "{delay} ms, {loss}: {sent:?}\n{received:?}");
         let decoded = received.frames.decoded as f64 / received.frames.sent as f64;
         assert!(decoded > 0.9, "{delay} ms, {loss}: {received:?}");
@@ -28,15 +28,15 @@ fn bursts_on_every_path_are_recovered_without_a_key_frame() {
 #[test]
 fn short_outages_cost_key_frames_only_without_references() {
     let run = |referring: bool| {
-        let mut story = if referring { Story::new(6).referring() } else { Story::new(6) };
+        let mut session = if referring { SimulatedSession::new(6).referring() } else { SimulatedSession::new(6) };
         for _ in 0..10 {
-            story.run(Span::from_millis(700));
-            story.conditions.outage = true;
-            story.run(Span::from_millis(600));
-            story.conditions.outage = false;
+            session.run(Span::from_millis(700));
+            session.conditions.outage = true;
+            session.run(Span::from_millis(600));
+            session.conditions.outage = false;
         }
-        story.run(Span::from_secs(1));
-        (story.sent().key_frames, story.received())
+        session.run(Span::from_secs(1));
+        (session.sent().key_frames, session.received())
     };
     let (keys, received) = run(true);
     assert_eq!((keys, received.recovery.by_reference, received.recovery.by_key_frame), (1, 10, 0), "{received:?}");
@@ -46,45 +46,47 @@ fn short_outages_cost_key_frames_only_without_references() {
 
 #[test]
 fn an_outage_ends_without_a_key_frame() {
-    let mut story = Story::new(7).referring();
-    story.run(Span::from_secs(3));
-    let resumed = story.outage(Span::from_secs(2));
+    let mut session = SimulatedSession::new(7).referring();
+    session.run(Span::from_secs(3));
+    let resumed = session.outage(Span::from_secs(2));
     assert!(resumed <= Span::from_millis(150), "resumed after {resumed}");
-    assert_eq!((story.sent().key_frames, story.sent().recovery_frames), (1, 1));
+    assert_eq!((session.sent().key_frames, session.sent().recovery_frames), (1, 1));
 }
 
 #[test]
 fn a_key_frame_comes_where_the_encoder_cannot_go_back() {
-    let mut story = Story::new(8).referring();
-    story.run(Span::from_secs(1));
+    let mut session = SimulatedSession::new(8).referring();
+    session.run(Span::from_secs(1));
     // No frame that the receiver has is within reach of a one-byte distance, although few leave while nothing is heard.
-    story.conditions.outage = true;
-    story.run(Span::from_secs(30));
-    story.conditions.outage = false;
-    story.run(Span::from_secs(1));
-    assert_eq!(story.sent().key_frames, 2, "{:?}", story.sent());
-    assert!(matches!(story.received().recovered_by, Some((RecoveryKind::KeyFrame, _))), "{:?}", story.received());
+    session.conditions.outage = true;
+    session.run(Span::from_secs(30));
+    session.conditions.outage = false;
+    session.run(Span::from_secs(1));
+    assert_eq!(session.sent().key_frames, 2, "{:?}", session.sent());
+    assert!(matches!(session.received().recovered_by, Some((RecoveryKind::KeyFrame, _))), "{:?}", session.received());
 }
 
 #[test]
 fn a_decoder_that_refused_a_frame_gets_a_key_frame() {
-    let mut story = Story::new(9).referring();
-    story.run(Span::from_secs(1));
-    let newest = story.displayed.last().expect("frames").timeline.frame;
-    story.receiver.frames().on_decode_failed(story.now, newest);
-    story.run(Span::from_secs(1));
-    assert_eq!((story.sent().key_frames, story.sent().recovery_frames), (2, 0));
-    assert!(story.received().frames.decoded > 50);
+    let mut session = SimulatedSession::new(9).referring();
+    session.run(Span::from_secs(1));
+    let newest = session.displayed.last().expect("frames").timeline.frame;
+    session.receiver.frames().on_decode_failed(session.now, newest);
+    session.run(Span::from_secs(1));
+    assert_eq!((session.sent().key_frames, session.sent().recovery_frames), (2, 0));
+    assert!(session.received().frames.decoded > 50);
 }
 
 #[test]
 fn each_recovery_says_what_and_how_long() {
-    let mut story =
-        Story::new(10).with(Conditions { loss: 0.1, burst: 20.0, ..BURSTS }).referring().protected("planner");
+    let mut session = SimulatedSession::new(10)
+        .with(Conditions { loss: 0.1, burst: 20.0, ..BURSTS })
+        .referring()
+        .protected("planner");
     let (mut recoveries, mut kinds, mut longest) = (0, Vec::new(), 0);
     for _ in 0..100 {
-        story.run(Span::from_millis(300));
-        while let Some((_, event)) = story.receiver.poll_event() {
+        session.run(Span::from_millis(300));
+        while let Some((_, event)) = session.receiver.poll_event() {
             if let Event::PictureRecovered { by, frames, .. } = event {
                 recoveries += 1;
                 kinds.push(by);
@@ -92,29 +94,33 @@ fn each_recovery_says_what_and_how_long() {
             }
         }
     }
-    let counts = story.received().recovery;
+    let counts = session.received().recovery;
     assert_eq!((recoveries, longest), (counts.recoveries, counts.longest_recovery));
     let referred = kinds.iter().filter(|kind| **kind == RecoveryKind::Reference).count() as u64;
     // Some answers arrive after a retransmission has succeeded after all.
-    assert!(referred > 0 && referred == counts.by_reference && referred <= story.sent().recovery_frames, "{counts:?}");
+    assert!(
+        referred > 0 && referred == counts.by_reference && referred <= session.sent().recovery_frames,
+        "{counts:?}"
+    );
     assert!(kinds.contains(&RecoveryKind::Retransmission) || kinds.contains(&RecoveryKind::LateRepair));
     assert_eq!(counts.by_key_frame, 0);
 }
 
 #[test]
 fn a_clean_path_is_told_of_no_loss() {
-    let mut story = Story::new(11).with(Conditions { jitter: Span::from_millis(2), ..Conditions::CLEAN }).referring();
-    story.run(Span::from_secs(10));
-    let (sent, received) = (story.sent(), story.received());
+    let mut session =
+        SimulatedSession::new(11).with(Conditions { jitter: Span::from_millis(2), ..Conditions::CLEAN }).referring();
+    session.run(Span::from_secs(10));
+    let (sent, received) = (session.sent(), session.received());
     assert_eq!((sent.recovery_frames, sent.key_frames, received.recovery.recoveries), (0, 1, 0), "{received:?}");
 }
 
 #[test]
 fn a_server_that_knows_no_references_gets_no_acknowledgement() {
-    let mut story = Story::new(12).with(BURSTS);
-    story.run(Span::from_secs(5));
-    assert_eq!((story.sent().malformed, story.sent().recovery_frames), (0, 0));
-    assert!(story.sender.target().encoder.acknowledged.is_none() && story.now > Time::ZERO);
+    let mut session = SimulatedSession::new(12).with(BURSTS);
+    session.run(Span::from_secs(5));
+    assert_eq!((session.sent().malformed, session.sent().recovery_frames), (0, 0));
+    assert!(session.sender.target().encoder.acknowledged.is_none() && session.now > Time::ZERO);
 }
 
 /// Half of a key frame's packets are lost by chance, so that the rate at which packets arrive follows any ceiling down.
@@ -129,13 +135,13 @@ fn a_path_that_loses_by_chance_shows_a_picture_as_soon_as_it_is_clean() {
         ..Conditions::CLEAN
     };
     for seed in (0..40).chain([2_073_141_145_300_020_605]) {
-        let mut story = Story::new(seed).with(chance).referring().protected("none");
-        story.run(Span::from_secs(8));
-        story.conditions = Conditions::CLEAN;
-        story.run(Span::from_secs(1));
-        let before = story.displayed.len();
-        story.run(Span::from_secs(1));
-        assert!(story.displayed.len() - before >= 3, "seed {seed}: {:?}", story.received());
+        let mut session = SimulatedSession::new(seed).with(chance).referring().protected("none");
+        session.run(Span::from_secs(8));
+        session.conditions = Conditions::CLEAN;
+        session.run(Span::from_secs(1));
+        let before = session.displayed.len();
+        session.run(Span::from_secs(1));
+        assert!(session.displayed.len() - before >= 3, "seed {seed}: {:?}", session.received());
     }
 }
 
@@ -143,7 +149,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// Whatever the path does, including lost and late acknowledgements: no frame reaches the decoder before its reference or after a newer
-    /// one (the story asserts both), and the picture recovers.
+    /// one (the simulated session asserts both), and the picture recovers.
     #[test]
     fn the_decoder_never_gets_what_it_cannot_decode(
         seed in any::<u64>(),
@@ -156,14 +162,14 @@ proptest! {
     ) {
         let (delay, jitter) = (Span::from_millis(delay), Span::from_millis(jitter));
         let conditions = Conditions { delay, jitter, loss, burst, duplicates, ..Conditions::CLEAN };
-        let mut story = Story::new(seed).with(conditions).referring().protected(policy);
-        story.run(Span::from_secs(8));
-        story.conditions = Conditions::CLEAN;
-        story.run(Span::from_secs(2));
-        let (before, lost) = (story.displayed.len(), story.received().frames.lost);
-        story.run(Span::from_secs(1));
+        let mut session = SimulatedSession::new(seed).with(conditions).referring().protected(policy);
+        session.run(Span::from_secs(8));
+        session.conditions = Conditions::CLEAN;
+        session.run(Span::from_secs(2));
+        let (before, lost) = (session.displayed.len(), session.received().frames.lost);
+        session.run(Span::from_secs(1));
         // The sender may still skip frames for a decoder that it considers slow, down to every eighth frame.
-        prop_assert!(story.displayed.len() - before >= 3, "{:?}", story.received());
-        prop_assert_eq!(story.received().frames.lost, lost);
+        prop_assert!(session.displayed.len() - before >= 3, "{:?}", session.received());
+        prop_assert_eq!(session.received().frames.lost, lost);
     }
 }

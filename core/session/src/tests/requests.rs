@@ -6,7 +6,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::path::{Conditions, Story, frame_header};
+use super::path::{Conditions, SimulatedSession, frame_header};
 use crate::{Receiver, ReceiverConfig};
 
 /// A receiver that gets single symbols of frames that each predict from the one before.
@@ -158,8 +158,8 @@ fn bound(delay: Span) -> Span {
 }
 
 /// The longest time without a new picture, excluding outages.
-fn longest_standstill(story: &Story, outages: &[(Time, Time)]) -> Span {
-    let shown = story.displayed.iter().map(|displayed| displayed.timeline.displayed_at());
+fn longest_standstill(session: &SimulatedSession, outages: &[(Time, Time)]) -> Span {
+    let shown = session.displayed.iter().map(|displayed| displayed.timeline.displayed_at());
     let times: Vec<Time> = shown.collect();
     let without = |from: Time, to: Time| {
         let out = |(begins, ends): &(Time, Time)| ((*ends).min(to) - (*begins).max(from)).max(Span::ZERO);
@@ -172,10 +172,10 @@ fn longest_standstill(story: &Story, outages: &[(Time, Time)]) -> Span {
 fn after_outages_of_any_length_small_frames_come_back_as_soon_as_large_ones() {
     for bytes in [300, 3_000, 30_000] {
         for millis in [100, 300, 700, 1_500, 3_000] {
-            let mut story = Story::new(31);
-            story.frame_bytes = bytes;
-            story.run(Span::from_secs(1));
-            let resumed = story.outage(Span::from_millis(millis));
+            let mut session = SimulatedSession::new(31);
+            session.frame_bytes = bytes;
+            session.run(Span::from_secs(1));
+            let resumed = session.outage(Span::from_millis(millis));
             assert!(resumed <= Span::from_millis(150), "{bytes} bytes, {millis} ms: resumed after {resumed}");
         }
     }
@@ -187,15 +187,15 @@ fn after_outages_of_any_length_small_frames_come_back_as_soon_as_large_ones() {
 fn after_an_outage_the_queue_before_it_delays_no_request() {
     for seed in 0..10 {
         for (queue, outage) in [(1_000, 5_000), (2_000, 5_000), (4_000, 20_000)] {
-            let mut story = Story::new(seed);
-            story.frame_bytes = 2_000;
-            story.run(Span::from_secs(1));
-            (story.conditions.queue, story.conditions.loss) = (Span::from_millis(queue), 0.4);
-            story.run(Span::from_millis(queue + 1_000));
-            story.conditions.outage = true;
-            story.run(Span::from_millis(queue));
-            (story.conditions.queue, story.conditions.loss) = (Span::ZERO, 0.0);
-            let resumed = story.outage(Span::from_millis(outage));
+            let mut session = SimulatedSession::new(seed);
+            session.frame_bytes = 2_000;
+            session.run(Span::from_secs(1));
+            (session.conditions.queue, session.conditions.loss) = (Span::from_millis(queue), 0.4);
+            session.run(Span::from_millis(queue + 1_000));
+            session.conditions.outage = true;
+            session.run(Span::from_millis(queue));
+            (session.conditions.queue, session.conditions.loss) = (Span::ZERO, 0.0);
+            let resumed = session.outage(Span::from_millis(outage));
             assert!(
                 resumed <= bound(Span::from_millis(5)),
                 "seed {seed}, {queue} ms, {outage} ms: resumed after {resumed}"
@@ -214,22 +214,22 @@ fn no_picture_stands_while_packets_come() {
         let delay = Span::from_millis(random.random_range(1..60));
         // Bursts of a few packets: during longer ones nothing arrives for that long.
         let (loss, burst) = (random.random_range(0.0..0.05), random.random_range(1.0..3.0));
-        let mut story = Story::new(seed).with(Conditions { delay, loss, burst, ..Conditions::CLEAN });
-        story.frame_bytes = *[2_000, 5_000, 20_000].choose(&mut random).expect("three sizes");
+        let mut session = SimulatedSession::new(seed).with(Conditions { delay, loss, burst, ..Conditions::CLEAN });
+        session.frame_bytes = *[2_000, 5_000, 20_000].choose(&mut random).expect("three sizes");
         let outage = Span::from_millis(random.random_range(20..2_000));
         let mut outages = Vec::new();
         for _ in 0..4 {
-            story.run(Span::from_secs(2));
-            story.conditions.outage = true;
-            let begins = story.now;
-            story.run(outage);
-            story.conditions.outage = false;
+            session.run(Span::from_secs(2));
+            session.conditions.outage = true;
+            let begins = session.now;
+            session.run(outage);
+            session.conditions.outage = false;
             // What left before the path recovered is lost, so nothing arrives for a while longer.
-            outages.push((begins, story.now + delay));
+            outages.push((begins, session.now + delay));
         }
-        story.run(Span::from_secs(2));
-        let longest = longest_standstill(&story, &outages);
-        assert!(longest <= bound(delay) * 2, "seed {seed}: {longest} {:?}", story.received());
+        session.run(Span::from_secs(2));
+        let longest = longest_standstill(&session, &outages);
+        assert!(longest <= bound(delay) * 2, "seed {seed}: {longest} {:?}", session.received());
         if longest > bound(delay) {
             longer.push((seed, longest));
         }

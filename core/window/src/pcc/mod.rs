@@ -29,10 +29,9 @@ pub use vivace::Vivace;
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Bitrate, Bytes, Span, Time};
+use nearlight_units::{Bitrate, Bytes, Span, Time, smoothed};
 
 use self::interval::Interval;
-use super::smoothed::SmoothedRoundTrip;
 use super::{AckSample, Congestion, CongestionLaw, INITIAL_WINDOW, SentPacket};
 
 /// The lowest rate. Guess: a few packets a second, so that an improvement of the path shows within a second.
@@ -85,7 +84,7 @@ pub struct Pcc<C> {
     /// The running interval's rate and end.
     rate: Bitrate,
     until: Time,
-    smoothed: SmoothedRoundTrip,
+    smoothed: Option<Span>,
     /// The window, cached because senders ask for it several times for each packet. Follows from the rate and the smoothed round trip.
     window: Bytes,
 }
@@ -120,14 +119,13 @@ impl<C: Chooser> Pcc<C> {
     fn new(packet: Bytes, chooser: C) -> Self {
         let rate = chooser.base();
         let packet = packet.max(Bytes::new(1));
-        let smoothed = SmoothedRoundTrip::default();
         let mut pcc = Self {
             chooser,
             packet,
             intervals: VecDeque::new(),
             rate,
             until: Time::ZERO,
-            smoothed,
+            smoothed: None,
             window: Bytes::ZERO,
         };
         pcc.set_window();
@@ -135,7 +133,7 @@ impl<C: Chooser> Pcc<C> {
     }
 
     fn round_trip(&self) -> Span {
-        self.smoothed.value().unwrap_or(INITIAL_ROUND_TRIP)
+        self.smoothed.unwrap_or(INITIAL_ROUND_TRIP)
     }
 
     fn set_window(&mut self) {
@@ -210,7 +208,7 @@ impl<C: Chooser> CongestionLaw for Pcc<C> {
 
     fn on_ack(&mut self, now: Time, sample: &AckSample) {
         if let Some(round_trip) = sample.round_trip {
-            self.smoothed.on_sample(round_trip.max(Span::from_nanos(1)));
+            self.smoothed = Some(smoothed(self.smoothed, round_trip.max(Span::from_nanos(1))));
             self.set_window();
         }
         self.settle(now);

@@ -1,6 +1,6 @@
 //! Smoothed round trips and the retransmission time-out (RFC 6298).
 
-use nearlight_units::Span;
+use nearlight_units::{Span, smoothed, smoothed_deviation};
 
 /// Timeout before the first round trip (section 2, rule 2.1).
 const INITIAL_TIMEOUT: Span = Span::from_secs(1);
@@ -21,17 +21,8 @@ impl RoundTrip {
     pub(super) fn on_sample(&mut self, sample: Span) {
         let sample = sample.max(Span::from_nanos(1));
         self.lowest = Some(self.lowest.map_or(sample, |lowest| lowest.min(sample)));
-        match self.smoothed {
-            None => {
-                self.smoothed = Some(sample);
-                self.variation = sample / 2;
-            }
-            Some(smoothed) => {
-                let error = sample - smoothed;
-                self.variation += (error.abs() - self.variation) / 4;
-                self.smoothed = Some(smoothed + error / 8);
-            }
-        }
+        self.variation = self.smoothed.map_or(sample / 2, |mean| smoothed_deviation(self.variation, mean, sample));
+        self.smoothed = Some(smoothed(self.smoothed, sample));
     }
 
     pub(super) fn smoothed(&self) -> Option<Span> {

@@ -1,14 +1,14 @@
 //! A real codec that encodes moving pictures.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nearlight_codec::quality::PictureDifference;
 use nearlight_codec::{
     CodecError, CodecKind, Decoder, Encoder, EncoderConfig, Picture, Size, new_decoder, new_encoder, quality, sample,
 };
 use nearlight_session::Distortion;
-use nearlight_units::Bitrate;
+use nearlight_units::{Bitrate, lock};
 
 use super::{Capture, CodedFrame, FrameEncoder, game, resize};
 use crate::plan::Content;
@@ -35,7 +35,7 @@ impl PictureSource {
 
     /// Returns picture `number`, drawn at the first call.
     fn picture(&self, number: u32) -> Arc<Picture> {
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = lock(&self.newest);
         if let Some((_, picture)) = newest.iter().find(|(known, _)| *known == number) {
             return Arc::clone(picture);
         }

@@ -28,7 +28,7 @@ pub(super) fn table(head: &ResultsHeader, label: &str, entries: &[Entry<'_>]) ->
     let of_sessions = entries.iter().any(|entry| !entry.runs[0].media.is_empty());
     let mut columns = Vec::new();
     for metric in &shown {
-        let column = Column::new(metric.title, metric.unit).better(metric.better).decimals(metric.decimals);
+        let column = Column::new(metric.title, metric.unit).polarity(metric.polarity).decimals(metric.decimals);
         columns.push(if of_sessions && !metric.counts_all { column.unmarked() } else { column });
         if has_published(metric) {
             let title = format!("{}, published", metric.title);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nearlight_report::statistics::Ecdf;
 use nearlight_report::{
-    Axis, Better, Cell, Chart, Column, Ecdfs, Lanes, Lines, Plot, Row, Section, Series, Span, Stacks, Table,
+    Axis, Cell, Chart, Column, Ecdfs, Lanes, Lines, Plot, Polarity, Row, Section, Series, Span, Stacks, Table,
 };
 use nearlight_wifi::{CellRecord, Direction, Distribution, Exchange, Kind, Tally};
 
@@ -280,7 +280,7 @@ fn carried_table(groups: &BTreeMap<String, Policies>) -> Table {
         };
         Row::new(or_all(name), names.iter().map(cell).collect())
     };
-    let column = |policy: &&String| Column::new(or_all(policy), "").better(Better::Higher).decimals(0);
+    let column = |policy: &&String| Column::new(or_all(policy), "").polarity(Polarity::Higher).decimals(0);
     Table {
         caption: format!(
             "The most headsets of which 99 % of frames are there within {MAX_UNDISTURBED_MS} ms, frames that are lost counted as late."

@@ -1,6 +1,6 @@
 //! Links that flows share, and the packets in flight.
 
-use nearlight_link::{DropReason, Exit, Fate, FlowId, Hop, Packet, Path};
+use nearlight_link::{DropReason, Exit, FlowId, Hop, Packet, PacketOutcome, Path};
 use nearlight_units::{Bytes, Span, Time};
 
 /// One end of a flow.
@@ -169,11 +169,11 @@ impl Network {
         if last {
             self.free.push(index);
         }
-        match exit.fate {
+        match exit.outcome {
             // The loss of a duplicate is not counted.
-            Fate::Dropped(_) if packet.duplicate => None,
-            Fate::Dropped(reason) => Some(Err(LostPacket { to, reason })),
-            Fate::Delivered => {
+            PacketOutcome::Dropped(_) if packet.duplicate => None,
+            PacketOutcome::Dropped(reason) => Some(Err(LostPacket { to, reason })),
+            PacketOutcome::Delivered => {
                 if last {
                     std::mem::swap(&mut arrival.bytes, &mut slot.bytes);
                 } else {

@@ -1,14 +1,14 @@
 //! How much a link can carry, over time.
 
-mod fine;
+mod fine_structure;
 mod rates;
 mod trace;
 
-pub use fine::FineStructure;
+pub use fine_structure::FineStructure;
 pub use rates::{Rates, StepsError};
 pub use trace::Trace;
 
-pub(crate) use fine::Slots;
+pub(crate) use fine_structure::Slots;
 pub(crate) use rates::{MAX_WORK, Meter, Work, work_of};
 pub(crate) use trace::{HEADER, Reader};
 

@@ -1,6 +1,6 @@
 //! Drivers of paths for tests.
 
-use nearlight_link::{DropReason, Ecn, Exit, Fate, FlowId, Hop, Packet, Path, PathSpec};
+use nearlight_link::{DropReason, Ecn, Exit, FlowId, Hop, Packet, PacketOutcome, Path, PathSpec};
 use nearlight_units::{Bytes, Span, Time};
 
 /// The path that `spec` describes.
@@ -50,7 +50,7 @@ pub fn delivered(exits: &[Exit]) -> Vec<Exit> {
 }
 
 pub fn dropped(exits: &[Exit], reason: DropReason) -> Vec<Exit> {
-    exits.iter().copied().filter(|exit| exit.fate == Fate::Dropped(reason)).collect()
+    exits.iter().copied().filter(|exit| exit.outcome == PacketOutcome::Dropped(reason)).collect()
 }
 
 /// Identities of what was delivered, in order.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Block, Document, Section, Tile};
 use crate::chart::{Chart, Mark, Plot, Width};
 use crate::palette::{Palette, outline};
-use crate::table::{Better, Cell, Column, Table};
+use crate::table::{Cell, Column, Polarity, Table};
 use crate::text::{decimals_for, escape, number};
 
 const STYLE: &str = include_str!("style.css");
@@ -211,7 +211,7 @@ impl Page {
         let _ = write!(self.html, "<thead><tr><th scope=\"col\">{}</th>", escape(&table.corner));
         for column in &table.columns {
             let mut class = if column.published { " class=\"published\"" } else { "" }.to_owned();
-            if sortable && column.better == Better::Higher {
+            if sortable && column.polarity == Polarity::Higher {
                 class.push_str(" data-better=\"higher\"");
             }
             let unit = if column.unit.is_empty() {

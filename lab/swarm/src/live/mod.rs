@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nearlight_net::{Clock, Link, NetError, nonce};
 use nearlight_rooms::{Revision, SeatKey, is_voice};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -123,15 +123,57 @@ impl Shared {
         }
     }
 
+    /// Waits until the crowd has been active for long enough, no member is left, or `stop` is done. Returns whether it was not stopped, and
+    /// the cores that were used from when everybody had joined.
+    async fn be_active(
+        &self,
+        members: &mut JoinSet<()>,
+        began: Time,
+        stop: impl Future<Output = ()>,
+        progress: &mut impl FnMut(&Progress),
+    ) -> (bool, [Option<f64>; 2]) {
+        let (clock, server) = (self.clock, self.options.server_process);
+        let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
+        let active_until = self.gathered_at + Span::from_secs_f64(self.options.profile.active_seconds);
+        let mut complete = true;
+        let mut before = None;
+        tokio::pin!(stop);
+        while !members.is_empty() {
+            let gathered = clock.now() >= self.gathered_at;
+            if gathered && before.is_none() {
+                before = Some(ProcessorTimes::read(clock, server));
+            }
+            let due = if gathered { active_until } else { self.gathered_at };
+            tokio::select! {
+                () = clock.sleep_until(due) => if gathered { break },
+                () = &mut stop => {
+                    complete = false;
+                    break;
+                }
+                _ = ticks.tick() => progress(&self.progress(clock.now() - began)),
+                Some(_) = members.join_next() => {}
+            }
+        }
+        let cores = before.map(|before| ProcessorTimes::read(clock, server).cores_since(&before));
+        (complete, cores.unwrap_or_default())
+    }
+
+    fn progress(&self, after: Span) -> Progress {
+        let tally = self.so_far();
+        Progress {
+            after,
+            joined: tally.joined,
+            actions: tally.asked,
+            delivery_ms: Quantiles::of(&tally.delivery),
+            stalls: tally.stalls,
+        }
+    }
+
     fn so_far(&self) -> Tally {
         let mut tally = Tally::default();
         (0..self.rooms.len()).for_each(|room| tally.merge(self.room(room).so_far()));
         tally
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The name of a room of the crowd, counted from 0.
@@ -157,68 +199,26 @@ pub async fn run(
     let clock = Clock::start();
     let began = clock.now();
     let (phases, phase) = watch::channel(Phase::Active);
-    let profile = Arc::clone(&options.profile);
     let own = |room: usize| (room..options.members).step_by(options.rooms).count();
-    let rooms = (0..options.rooms).map(|room| Mutex::new(RoomTally::new(own(room)))).collect();
-    let gathered_at = began + profile.ramp();
-    let server_process = options.server_process;
     let shared = Arc::new(Shared {
         clock,
-        options,
         phase,
-        rooms,
-        gathered_at,
+        rooms: (0..options.rooms).map(|room| Mutex::new(RoomTally::new(own(room)))).collect(),
+        gathered_at: began + options.profile.ramp(),
         failure: Mutex::default(),
         video: Mutex::default(),
+        options,
     });
     let mut members = JoinSet::new();
     for number in 0..shared.options.members {
         members.spawn(member(Arc::clone(&shared), number, began));
-        if profile.takes_video(number) {
+        if shared.options.profile.takes_video(number) {
             members.spawn(video::watch(Arc::clone(&shared), number, began));
         }
     }
-    let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
-    let active_until = gathered_at + Span::from_secs_f64(profile.active_seconds);
-    let mut complete = true;
-    tokio::pin!(stop);
-    let mut used = None;
-    // Until the crowd has been active for long enough, or no member is left.
-    while !members.is_empty() {
-        let gathered = clock.now() >= gathered_at;
-        if gathered && used.is_none() {
-            used = Some((clock.now(), own_time(), server_process.and_then(time_of_process)));
-        }
-        let due = if gathered { active_until } else { gathered_at };
-        tokio::select! {
-            () = clock.sleep_until(due) => if gathered { break },
-            () = &mut stop => {
-                complete = false;
-                break;
-            }
-            _ = ticks.tick() => {
-                let tally = shared.so_far();
-                progress(&Progress {
-                    after: clock.now() - began,
-                    joined: tally.joined,
-                    actions: tally.asked,
-                    delivery_ms: Quantiles::of(&tally.delivery),
-                    stalls: tally.stalls,
-                });
-            }
-            Some(_) = members.join_next() => {}
-        }
-    }
-    let share = |before: Option<Span>, after: Option<Span>, since: Time| {
-        let passed = clock.now().saturating_since(since).as_secs_f64();
-        Some((after? - before?).as_secs_f64() / passed).filter(|_| passed > 0.0)
-    };
-    let (swarm_cores, server_cores) = used.map_or((None, None), |(since, own, server)| {
-        let server_now = server_process.and_then(time_of_process);
-        (share(own, own_time(), since), share(server, server_now, since))
-    });
+    let (complete, cores) = shared.be_active(&mut members, began, stop, &mut progress).await;
     let _ = phases.send(Phase::Resting);
-    tokio::time::sleep(Duration::from_secs_f64(profile.rest_seconds)).await;
+    tokio::time::sleep(Duration::from_secs_f64(shared.options.profile.rest_seconds)).await;
     let _ = phases.send(Phase::Comparing);
     tokio::time::sleep(Duration::from_millis(500)).await;
     let length = clock.now() - began;
@@ -227,6 +227,7 @@ pub async fn run(
     let _ = tokio::time::timeout(CLOSING_LIMIT, closing).await;
     members.shutdown().await;
     let shared = Arc::into_inner(shared).expect("all members have ended");
+    let [swarm_cores, server_cores] = cores;
     let (options, mut summary) = summarise(shared, RunOutcome { complete, length, swarm_cores, server_cores })?;
     if options.naive && complete {
         let mut naive = naive::run(&options, NAIVE_LIMIT).await?;
@@ -235,6 +236,28 @@ pub async fn run(
         summary.naive = Some(naive);
     }
     Ok(summary)
+}
+
+/// Processor times at one moment.
+struct ProcessorTimes {
+    at: Time,
+    /// Of this process, and of the server's.
+    used: [Option<Span>; 2],
+}
+
+impl ProcessorTimes {
+    fn read(clock: Clock, server: Option<u32>) -> Self {
+        Self { at: clock.now(), used: [own_time(), server.and_then(time_of_process)] }
+    }
+
+    /// Returns the cores that were used since `earlier`.
+    fn cores_since(&self, earlier: &Self) -> [Option<f64>; 2] {
+        let passed = self.at.saturating_since(earlier.at).as_secs_f64();
+        std::array::from_fn(|process| {
+            let used = self.used[process]? - earlier.used[process]?;
+            Some(used.as_secs_f64() / passed).filter(|_| passed > 0.0)
+        })
+    }
 }
 
 /// The outcome of a run as a whole.

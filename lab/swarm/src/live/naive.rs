@@ -11,7 +11,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use nearlight_link::Random;
 use nearlight_net::Clock;
 use nearlight_rooms::{Avatar, Cause, CommandNumber, MemberId, Revision};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::Pose;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
@@ -171,7 +171,7 @@ impl Member {
     async fn run(self, tallies: Arc<Vec<Mutex<RoomTally>>>, mut ends: watch::Receiver<bool>) {
         let Self { clock, options, number, port, until } = self;
         let (room, place) = (number % options.rooms, number / options.rooms);
-        let tally = || tallies[room].lock().unwrap_or_else(PoisonError::into_inner);
+        let tally = || lock(&tallies[room]);
         let began = clock.now();
         let record = |record: MemberEvent| tally().on_record(clock.now(), began, place, &record);
         let Ok(stream) = TcpStream::connect(("127.0.0.1", port)).await else { return };

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use nearlight_codec::{CodecError, Decoder, Decoders, Picture, PictureView, Size};
 use nearlight_net::Clock;
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_viewer::player::{Decoded, PictureReport, Player, Screen, UserInput, channels};
 use nearlight_viewer::{ViewOptions, ViewerError};
 use nearlight_wire::Pose;
 use tokio::sync::{mpsc, watch};
 
 use super::connection::CLIENT_NAME;
-use super::{Phase, Shared, lock};
+use super::{Phase, Shared};
 use crate::summary::{Quantiles, Video};
 use crate::tally::{Delays, micros};
 

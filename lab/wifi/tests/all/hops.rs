@@ -1,6 +1,6 @@
 //! The cell as a hop: what every hop promises, in any cell and however it is polled.
 
-use nearlight_link::{DropReason, Exit, Fate, FlowId, Hop, Packet, PathSpec};
+use nearlight_link::{DropReason, Exit, FlowId, Hop, Packet, PacketOutcome, PathSpec};
 use nearlight_units::{Bytes, Span, Time};
 use nearlight_wifi::{CellSpec, Cells, Direction, Users, load_path};
 use proptest::prelude::*;
@@ -155,9 +155,9 @@ proptest! {
                 let (at, from, size) = offers[exit.packet.id as usize];
                 prop_assert_eq!(from, port);
                 let reasons = [DropReason::QueueFull, DropReason::TooLarge, DropReason::Retries];
-                match exit.fate {
-                    Fate::Delivered => prop_assert!(exit.at > Time::from_micros(at) && size <= 11_454),
-                    Fate::Dropped(reason) => prop_assert!(exit.at >= Time::from_micros(at) && reasons.contains(&reason)),
+                match exit.outcome {
+                    PacketOutcome::Delivered => prop_assert!(exit.at > Time::from_micros(at) && size <= 11_454),
+                    PacketOutcome::Dropped(reason) => prop_assert!(exit.at >= Time::from_micros(at) && reasons.contains(&reason)),
                 }
             }
         }

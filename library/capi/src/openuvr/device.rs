@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use nearlight_units::lock;
 use nearlight_viewer::{CodecKind, DeviceInput, Options, Pointer, Target, Viewer};
 
 use super::evdev::{self, EVENT_BYTES, InputEvent};
 use super::{DeviceId, codec, device_id, is_raw, status};
 use crate::fault::{Fault, guard, guard_or};
-use crate::handles::{Handles, lock};
+use crate::handles::Handles;
 use crate::memory::text;
 use crate::types::nl_status;
 

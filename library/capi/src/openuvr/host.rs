@@ -14,12 +14,13 @@ use nearlight_embed::graphics::gl::{Conversion, Delivery, Reader, ReaderOptions}
 use nearlight_embed::{
     Content, EventKind, Host, InputEvent as ViewerInput, Options, PixelOrder, Rows, Size, Span, Time,
 };
+use nearlight_units::lock;
 use nearlight_viewer::Pointer;
 
 use super::evdev::{self, InputEvent};
 use super::{DeviceId, codec, device_id, is_raw, status};
 use crate::fault::{Fault, guard, guard_or};
-use crate::handles::{Handles, Texts, lock};
+use crate::handles::{Handles, Texts};
 use crate::types::nl_status;
 
 /// Interval at which the thread checks whether it must end. Guess: unnoticeably short when the context is freed.

@@ -8,12 +8,13 @@ use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use nearlight_units::lock;
 use nearlight_viewer::{
     BLOCK_FRAMES, MessageError, Options, PixelOrder, ReceivedPicture, Span, Target, Time, Viewer, ViewerError,
 };
 
 use crate::fault::{Fault, guard, guard_or};
-use crate::handles::{Handles, lock};
+use crate::handles::Handles;
 use crate::memory::{self, array_mut, bytes, check, text};
 use crate::types::{nl_pixel_format, nl_status};
 use crate::values::{display, fill, view_of};

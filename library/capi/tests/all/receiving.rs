@@ -5,13 +5,14 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use common::{Folder, Running, Xvfb, build, build_with, root};
 use nearlight_embed::{
     EventKind, Host, Image, InputEvent, Layout, Options, Picture, PixelOrder, Plane, Portion, Rows, Samples, Size,
 };
+use nearlight_units::lock;
 
 const SIZE: Size = Size { width: 320, height: 192 };
 
@@ -25,7 +26,7 @@ fn submit(host: &Host, number: u32) {
 /// Ensures that each test runs alone: on two processors, three of them at once delay devices and hosts too much.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&ALONE)
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::io::IoSliceMut;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use nearlight_codec::{
 };
 use nearlight_embed::{Bitrate, EventKind, Host, Options, Size, Span, Time};
 use nearlight_net::Clock;
-use nearlight_units::FrameId;
+use nearlight_units::{FrameId, lock};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
@@ -42,11 +42,11 @@ pub fn quantiles(spans: &[Span]) -> String {
 pub type Times = Arc<Mutex<Vec<Time>>>;
 
 fn note(times: &Times, at: Time) {
-    times.lock().unwrap_or_else(PoisonError::into_inner).push(at);
+    lock(times).push(at);
 }
 
 pub fn noted(times: &Times) -> Vec<Time> {
-    times.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    lock(times).clone()
 }
 
 /// A host with a viewer behind a relay.
@@ -122,7 +122,7 @@ fn relay(server: SocketAddr, clock: Clock, spacing: Span, sent: Times, passed: T
     std::thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
         while let Ok((length, address)) = from.recv_from(&mut bytes) {
-            *to.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+            *lock(&to) = Some(address);
             // As on any network, a packet that cannot be sent is lost.
             let _ = to_server.send(&bytes[..length]);
         }
@@ -131,7 +131,7 @@ fn relay(server: SocketAddr, clock: Clock, spacing: Span, sent: Times, passed: T
         let mut bytes = vec![0; 1 << 16];
         let mut free = clock.now();
         while let Ok((length, waited)) = recv(&far, &mut bytes) {
-            let Some(address) = *viewer.lock().unwrap_or_else(PoisonError::into_inner) else { continue };
+            let Some(address) = *lock(&viewer) else { continue };
             if length >= MIN_MEDIA_PACKET_BYTES {
                 note(&sent, clock.now() - waited);
                 // Sleeping would take longer than the packet's time on the link.

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use nearlight_lab::{Options, Outcome, Plan, Progress, RunError, RunnerError, run, run_means, run_plan_with};
 use nearlight_net::Clock;
 use nearlight_rate::PRESETS;
+use nearlight_units::lock;
 use pyo3::prelude::*;
 use rust_embed::RustEmbed;
 use serde_json::json;
@@ -95,7 +96,7 @@ pub(crate) fn run_plan(
         .spawn(move || drop(done.send(job.run())))
         .map_err(|error| ErrorClass::Error.with_message(format!("cannot start a thread for the plan: {error}")))?;
     let report = || {
-        let newest = newest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let newest = lock(&newest).take();
         let (Some(Progress { done, all, left }), Some(progress)) = (newest, progress) else { return Ok(()) };
         progress.call1((done, all, left.as_secs_f64())).map(drop)
     };
@@ -143,7 +144,7 @@ impl Job {
             if stop.load(Ordering::Relaxed) { Err(RunError::Interrupted) } else { run(cell, seed) }
         };
         let mut report = |progress| {
-            *newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+            *lock(&newest) = Some(progress);
         };
         run_plan_with(&plan, &options, &run_cell, &|| clock.now(), &mut report)
     }

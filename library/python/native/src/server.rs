@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use nearlight_embed::{
     Content, CursorShape, Event, EventKind, Haptics, HapticsTarget, Host, Link, Options, Picture, SessionStatistics,
     Viewer,
 };
+use nearlight_units::lock;
 use nearlight_viewer::Pointer;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -68,7 +69,7 @@ impl EventQueue {
 
 impl Server {
     fn queue(&self) -> MutexGuard<'_, EventQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     fn next(&self, limit: Duration) -> Option<ServerEvent> {

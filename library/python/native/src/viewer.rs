@@ -2,9 +2,10 @@
 
 use std::ffi::{CString, c_int, c_void};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use nearlight_units::lock;
 use nearlight_viewer::{
     CodecKind, Options, Pointer, ReceivedPicture, RecordOptions, Span, Target, Time, Viewer as NativeViewer,
     ViewerError,
@@ -85,7 +86,7 @@ impl Viewer {
     }
 
     fn send_pointer(&self, x: f32, y: f32, with: &Bound<'_, PyAny>) -> PyResult<()> {
-        let mut pointer = self.pointer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pointer = lock(&self.pointer);
         let next = pointer_after(*pointer, x, y, with)?;
         self.viewer
             .send(nearlight_viewer::DeviceInput::Pointer(Some(next)).into())

@@ -10,9 +10,9 @@ mod stage;
 mod tags;
 mod target;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::{Fov, Pose, View};
 
 use crate::canvas::check_size;
@@ -235,7 +235,7 @@ impl Renderer {
 
     /// Returns the first error that the adapter has reported since the last call.
     fn check(&self) -> Result<(), SceneError> {
-        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match lock(&self.failure).take() {
             Some(message) => Err(SceneError::Adapter(message)),
             None => Ok(()),
         }
@@ -411,7 +411,7 @@ struct InstanceRuns {
 }
 
 fn note(failure: &Mutex<Option<String>>, message: String) {
-    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(message);
+    lock(failure).get_or_insert(message);
 }
 
 fn write_instance(instance: &Instance, bytes: &mut Vec<u8>) {

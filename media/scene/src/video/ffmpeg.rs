@@ -4,10 +4,11 @@ use std::io::{ErrorKind, PipeReader, Read, pipe};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nearlight_units::lock;
 use nearlight_wire::SOUND_RATE;
 
 /// Longest time that describing a file may take, including a network mount.
@@ -120,7 +121,7 @@ struct DecodersState {
 
 impl Decoders {
     fn spawn(&self, mut command: Command, sound: Option<PipeReader>) -> std::io::Result<Pass> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         if state.closed {
             return Err(ErrorKind::Interrupted.into());
         }
@@ -145,11 +146,11 @@ impl Decoders {
 
     /// Ends all processes. No further ones are started.
     pub(super) fn close(&self) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         state.closed = true;
         for child in state.children.drain(..).filter_map(|child| child.upgrade()) {
             // The process may have ended by itself.
-            let _ = child.lock().unwrap_or_else(PoisonError::into_inner).kill();
+            let _ = lock(&child).kill();
         }
     }
 }
@@ -177,7 +178,7 @@ impl Pass {
     }
 
     fn stop(&mut self) {
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut child = lock(&self.child);
         // The process has either ended already or is no longer needed.
         let _ = child.kill();
         let _ = child.wait();

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io::Read;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nearlight_sound::{BLOCK_FRAMES, Feed};
+use nearlight_units::lock;
 use nearlight_wire::SOUND_RATE;
 
 const CHANNELS: usize = 2;
@@ -77,12 +78,12 @@ pub(super) struct FilmSound {
 impl FilmSound {
     /// Reads a pass's sound until its end. It begins after this many sample frames of the passes before.
     pub(super) fn read(&self, mut samples: impl Read, place: u64) {
-        let lock = || self.track.lock().unwrap_or_else(PoisonError::into_inner);
-        lock().begin(place);
+        let track = || lock(&self.track);
+        track().begin(place);
         let mut bytes = [0; BLOCK_FRAMES * CHANNELS * 4];
         while samples.read_exact(&mut bytes).is_ok() {
             let words = bytes.chunks_exact(4);
-            lock().push(words.map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]])));
+            track().push(words.map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]])));
         }
     }
 }
@@ -91,7 +92,7 @@ impl FilmSound {
 impl FilmSound {
     /// Returns the number of sample frames that were read so far.
     pub(super) fn end(&self) -> u64 {
-        self.track.lock().unwrap_or_else(PoisonError::into_inner).end()
+        lock(&self.track).end()
     }
 }
 
@@ -116,8 +117,8 @@ impl SoundSteps {
         let (from, to) = (place(self.step), place(self.step + 1));
         self.step += 1;
         self.taken.clear();
-        self.sound.track.lock().unwrap_or_else(PoisonError::into_inner).take(from, to, &mut self.taken);
-        self.sound.feed.lock().unwrap_or_else(PoisonError::into_inner).push(&self.taken);
+        lock(&self.sound.track).take(from, to, &mut self.taken);
+        lock(&self.sound.feed).push(&self.taken);
         &self.taken
     }
 }

@@ -4,7 +4,7 @@ use std::f32::consts::TAU;
 
 use glam::{Quat, Vec3, Vec4};
 
-use super::show::{DrawList, Instance, Model, Sprite};
+use super::draw_list::{DrawList, Instance, Model, Sprite};
 use crate::plaza::build::{BEAM, BEAM_HALF, BEAM_TURN, RINGS, SCULPTURE, lantern_places};
 use crate::plaza::light::{Lighting, smooth};
 use crate::plaza::mesh::Layer;

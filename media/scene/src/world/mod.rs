@@ -3,9 +3,9 @@
 pub mod body;
 mod controls;
 mod decor;
+mod draw_list;
 mod people;
 mod shared;
-mod show;
 mod voice;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +24,7 @@ use controls::Controls;
 use people::People;
 use shared::{CarriedObject, Person, RoomRequest, thrown_ball};
 
-pub use show::{DrawList, Instance, Model, Sprite, Tag};
+pub use draw_list::{DrawList, Instance, Model, Sprite, Tag};
 
 /// Thrown balls in the world at a time. A new one replaces the oldest.
 const MAX_THROWN: usize = 16;

@@ -6,14 +6,14 @@ mod session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::link_layer::{
     Channel, ClientHandshake, ConnectConfig, HardwareAddress, Responder, ResponderAction, ResponderConfig,
     ResponderStatistics, session_index,
 };
 use crate::packet::{Frames, PacketSocket, interfaces};
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -136,11 +136,11 @@ impl Hub {
     }
 
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<EthernetSession>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sessions)
     }
 
     fn endpoint(&self) -> MutexGuard<'_, Endpoint> {
-        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.endpoint)
     }
 
     fn packets(&self) -> &PacketSocket {

@@ -1,11 +1,11 @@
 //! One session: the state machine, its queues for its users, and the tasks that wait for it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::link_layer::{Channel, ChannelStatistics, EndReason, HardwareAddress};
 use bytes::Bytes;
-use nearlight_units::Time;
+use nearlight_units::{Time, lock};
 use tokio::sync::Notify;
 
 use super::Hub;
@@ -43,7 +43,7 @@ impl EthernetSession {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(crate) const fn peer(&self) -> HardwareAddress {

@@ -8,7 +8,7 @@ mod camera;
 mod gamepad;
 mod mouse;
 mod touch;
-mod typing;
+mod typed_key;
 
 use nearlight_units::{InputSeq, Span, Time};
 use nearlight_wire::{Devices, Fov, InputEvent, InputSample, MAX_INPUT_EVENTS, MAX_KEYS, Pointer, Pose, View};
@@ -17,7 +17,7 @@ use crate::input::{Event, EventKind, InputError, KeyboardState, Message, Packet,
 use camera::{Camera, Motion};
 use gamepad::Gamepad;
 use touch::Touch;
-use typing::TypedKey;
+use typed_key::TypedKey;
 
 /// Interval of samples while something moves: twice per frame at 60 frames a second.
 const STEP_INTERVAL: Span = Span::from_millis(8);
@@ -49,7 +49,7 @@ const WALK_KEYS: [(u8, [f32; 3]); 12] = [
 pub struct User {
     camera: Camera,
     keys: KeyboardState,
-    typing: TypedKey,
+    typed_key: TypedKey,
     /// The pointer's state. None before the client has reported a mouse.
     pointer: Option<Pointer>,
     touch: Touch,
@@ -77,7 +77,7 @@ impl User {
         Self {
             camera: Camera::at(start),
             keys: KeyboardState::default(),
-            typing: TypedKey::default(),
+            typed_key: TypedKey::default(),
             pointer: None,
             touch: Touch::default(),
             gamepad: None,
@@ -241,8 +241,8 @@ impl User {
         let state = match &event.kind {
             EventKind::State(state) => state,
             EventKind::Text(code) => {
-                let repeated = self.typing.on_letter().map(|key| InputEvent::KeyRepeated { key });
-                let letter = self.typing.letter(&self.keys, *code).map(|letter| InputEvent::Text(letter.into()));
+                let repeated = self.typed_key.on_letter().map(|key| InputEvent::KeyRepeated { key });
+                let letter = self.typed_key.letter(&self.keys, *code).map(|letter| InputEvent::Text(letter.into()));
                 if repeated.is_some() || letter.is_some() {
                     self.push_events(repeated.into_iter().chain(letter));
                     self.unsent = Some(now);
@@ -258,7 +258,7 @@ impl User {
                 mouse::on_state(self.pointer.get_or_insert_default(), state, self.picture, &mut self.camera);
             }
             State::Keyboard(state) => {
-                self.typing.on_state(&self.keys, state);
+                self.typed_key.on_state(&self.keys, state);
                 self.keys = *state;
             }
             State::Touch(state) => self.touch.on_state(now, state, self.picture, &mut self.camera),

@@ -1,8 +1,9 @@
 //! Attacks of a hostile client with the keys of its own connection: it sends arbitrary content in DTLS records that the server accepts as
 //! genuine.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use nearlight_units::lock;
 use rtc::crypto::{AeadAlgorithm, RTCCryptoProvider};
 use rtc::shared::error::Error;
 
@@ -43,7 +44,7 @@ impl RecordObserver for Recorder {
 
     fn on_sealed(&mut self, nonce: &[u8], data: &[u8; 13], content: &[u8]) {
         let (Some(salt), Some(number)) = (nonce.first_chunk(), data.first_chunk()) else { return };
-        let mut known = self.keys.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.keys.0);
         let header = content.first_chunk().filter(|header| data[8] == APPLICATION_DATA && header[4..] != [0; 4]);
         let sctp = header.copied().or(known.as_ref().and_then(|key| key.sctp));
         let newest = u64::from_be_bytes(*number);
@@ -63,7 +64,7 @@ impl Keys {
 
     /// Makes an SCTP packet of these chunks in such a record. None before the client has sent one.
     pub(super) fn seal_chunks(&self, chunks: &[u8]) -> Option<Vec<u8>> {
-        let header = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.sctp?;
+        let header = lock(&self.0).as_ref()?.sctp?;
         let mut packet = [&header[..], &[0; 4], chunks].concat();
         let checksum = crc32c(&packet).to_le_bytes();
         packet[8..12].copy_from_slice(&checksum);
@@ -72,7 +73,7 @@ impl Keys {
 
     /// Makes a record of this content type, numbered after all so far. None before the client has sealed one with AES-GCM.
     pub(super) fn seal(&self, kind: u8, content: &[u8]) -> Option<Vec<u8>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         let key = known.as_mut().filter(|key| key.algorithm == AeadAlgorithm::Aes128Gcm)?;
         key.newest += 1;
         let number = key.newest.to_be_bytes();

@@ -11,20 +11,21 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
-use std::time::SystemTime;
 
 use evdev::uinput::VirtualDevice;
 use evdev::{
     AbsInfo, AbsoluteAxisCode, AttributeSet, BusType, EventSummary, FFEffectCode, FFEffectKind, InputEvent, InputId,
     KeyCode, UInputCode, UinputAbsSetup,
 };
+use nearlight_units::lock;
 use nearlight_wire::{MAX_GAMEPADS, SERVED_GAMEPAD};
 use rustix::fs::{CWD, Dev, FileType, Mode, OFlags, fcntl_setfl, makedev, mknodat};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
+use crate::clock::time_of_day;
 use crate::input::gamepad::{AXES, DEVICE_NAME, IDENTIFIERS, PadState, Rumble, event_bytes, keys};
 use crate::input::gamepads::PadChange;
 use crate::input::motors::{Effects, MAX_EFFECTS, Motors};
@@ -94,14 +95,9 @@ impl GamepadDevices {
     pub(crate) fn poll_rumble(&self) -> Option<(u8, Rumble)> {
         self.pads.iter().zip(0..).find_map(|(pad, number)| {
             let Pad::Created(device) = pad else { return None };
-            device.shared.motors().poll(now()).map(|rumble| (number, rumble))
+            device.shared.motors().poll(time_of_day()).map(|rumble| (number, rumble))
         })
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "rumble effects are paced")]
-fn now() -> SystemTime {
-    SystemTime::now()
 }
 
 /// A kernel device. It is removed when this is dropped.
@@ -123,7 +119,7 @@ struct Shared {
 
 impl Shared {
     fn motors(&self) -> MutexGuard<'_, Motors> {
-        self.motors.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.motors)
     }
 }
 

@@ -14,15 +14,17 @@ use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
     BackgroundSession, FileAttr, FileType, Filesystem, MountOption, PollHandle, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyPoll, Request,
 };
+use nearlight_units::lock;
 use rustix::io::Errno;
 
+use crate::clock::time_of_day;
 use crate::input::gamepad::{EVENT_BYTES, OVERRUN, PadState, Rumble, event_bytes, plays_effect, uploads_effect};
 use crate::input::motors::Motors;
 
@@ -60,7 +62,7 @@ impl GamepadFile {
     /// Mounts the file system in an empty folder. The gamepad is created when its state is first set. `wake` is called when
     /// [`GamepadFile::poll_rumble`] has a new effect.
     pub(crate) fn mount(folder: &Path, wake: impl Fn() + Send + 'static) -> io::Result<Self> {
-        let device = Arc::new(Mutex::new(Device { mounted: now(), ..Device::default() }));
+        let device = Arc::new(Mutex::new(Device { mounted: time_of_day(), ..Device::default() }));
         let mut options = vec![
             MountOption::FSName("nearlight".into()),
             MountOption::DefaultPermissions,
@@ -87,13 +89,13 @@ impl GamepadFile {
             // The file is created through the kernel, so that programs which watch the folder are notified.
             OpenOptions::new().write(true).create_new(true).open(self.folder.join(FILE_NAME))?;
         }
-        lock(&self.device).set(state, now());
+        lock(&self.device).set(state, time_of_day());
         Ok(())
     }
 
     /// Returns the motors' effect if it has changed, at most every 20 ms.
     pub(crate) fn poll_rumble(&self) -> Option<Rumble> {
-        lock(&self.device).motors.poll(now())
+        lock(&self.device).motors.poll(time_of_day())
     }
 
     /// Interrupts clients that block in a read, as a signal would: the kernel cannot end a process that waits for this one.
@@ -110,15 +112,6 @@ impl Drop for GamepadFile {
     fn drop(&mut self) {
         self.interrupt_reads();
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "programs compare the times of events with their clock")]
-fn now() -> SystemTime {
-    SystemTime::now()
-}
-
-fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
-    device.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// State that the file system's thread and the supervisor share.
@@ -257,7 +250,7 @@ impl Filesystem for Folder {
         if parent != FOLDER_INODE || name != FILE_NAME {
             return reply.error(Errno::PERM.raw_os_error());
         }
-        device.created = Some(now());
+        device.created = Some(time_of_day());
         match (device.open(), device.attributes(FILE_INODE)) {
             (Ok(number), Some(attributes)) => reply.created(&CACHE_TIME, &attributes, 0, number, OPEN_FLAGS),
             _ => reply.error(Errno::MFILE.raw_os_error()),

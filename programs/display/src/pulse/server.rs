@@ -5,11 +5,11 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use nearlight_sound::{BLOCK_FRAMES, Feed, SoundBlock};
-use nearlight_units::Span;
+use nearlight_units::{Span, lock};
 use rustix::net::{SendFlags, send};
 
 use crate::pulse::client::Client;
@@ -93,7 +93,7 @@ impl SoundServer {
     pub fn next_block(&mut self) -> (SoundBlock, Span) {
         let (mut block, mut waited) = ([0.0; BLOCK_FRAMES * 2], Span::ZERO);
         let microphone = self.microphone.as_ref();
-        let recorded = microphone.map(|feed| feed.lock().unwrap_or_else(PoisonError::into_inner).next_block().0);
+        let recorded = microphone.map(|feed| lock(feed).next_block().0);
         let mut clients = lock(&self.clients);
         clients.connected.retain(|_, connected| {
             if let Some(block) = &recorded {
@@ -145,8 +145,4 @@ fn serve(clients: &Arc<Mutex<Clients>>, mut stream: UnixStream, records: bool) -
         let _ = stream.shutdown(std::net::Shutdown::Both);
     })?;
     Ok(())
-}
-
-fn lock(clients: &Mutex<Clients>) -> MutexGuard<'_, Clients> {
-    clients.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use nearlight_scene::{Output, PictureSink, SceneError, Viewer};
+use nearlight_units::lock;
 use nearlight_wire::{CursorShape, Haptics, HapticsTarget, MAX_HAPTICS_MILLISECONDS};
 use serde_json::json;
 
@@ -51,7 +52,7 @@ pub(super) struct State {
 
 impl SharedSource {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn on_window_event(&self, event: WindowEvent) {

@@ -13,7 +13,8 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::memory_namespace::MemoryNamespace;
-use super::{POLL_INTERVAL, Supervisor, SupervisorEvent, now, pause};
+use super::{POLL_INTERVAL, Supervisor, SupervisorEvent};
+use crate::clock::{now, pause};
 use crate::specification::Report;
 use crate::supervisor::host::{authority, naming, pid, random, random_name};
 use crate::supervisor::users::Identity;

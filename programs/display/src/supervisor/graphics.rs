@@ -5,7 +5,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use super::display_server::DisplayServer;
-use super::{POLL_INTERVAL, Supervisor, now, pause};
+use super::{POLL_INTERVAL, Supervisor};
+use crate::clock::{now, pause};
 use crate::specification::Task;
 use crate::x11::renderer::{self, NVIDIA, VENDOR_VARIABLE};
 

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearlight_units::{Bytes, Span, Time};
+use nearlight_units::{Bytes, Span, Time, lock};
 
-use super::{DEFAULT_NICENESS, Supervisor, SupervisorEvent, now, pause};
+use super::{DEFAULT_NICENESS, Supervisor, SupervisorEvent};
+use crate::clock::{now, pause};
 use crate::specification::ProgramOptions;
 use crate::supervisor::control_group::{ControlGroups, Limit};
 use crate::supervisor::host::{machine_memory, threads_of};
@@ -164,11 +165,11 @@ impl SharedOutputLimit {
     }
 
     fn on_line(&self, length: usize) -> Verdict {
-        self.limit.lock().unwrap_or_else(PoisonError::into_inner).on_line(self.time(), length)
+        lock(&self.limit).on_line(self.time(), length)
     }
 
     fn take_notice(&self) -> Option<String> {
-        self.limit.lock().unwrap_or_else(PoisonError::into_inner).take_notice(self.time())
+        lock(&self.limit).take_notice(self.time())
     }
 
     fn time(&self) -> Time {

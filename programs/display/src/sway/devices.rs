@@ -17,6 +17,7 @@ use wayland_protocols_wlr::virtual_pointer::v1::client::zwlr_virtual_pointer_v1:
 
 use super::{bound, connect, keymap};
 use crate::DisplayError;
+use crate::clock::now;
 use crate::input::controls::Action;
 use crate::input::keyboard::{Keymap, Step};
 use crate::x11::connection::ThreadError;
@@ -194,11 +195,6 @@ impl Devices for VirtualDevices {
         self.queue.dispatch_pending(&mut Seat)?;
         Ok(())
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "input events have times")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 impl Dispatch<WlRegistry, globals::GlobalListContents> for Seat {

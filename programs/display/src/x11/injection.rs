@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nearlight_scene::{Viewer, ViewerInput};
 use nearlight_units::Time;
 
+use crate::clock::now;
 use crate::input::controls::{Action, ControlState, Controls, MIN_MOVE_INTERVAL};
 use crate::input::gamepads::PadChange;
 use crate::input::keyboard::{Keyboard, Keymap};
@@ -205,11 +206,6 @@ impl Injection {
         let [right, down] = movement.map(|pixels| pixels.clamp(i16::MIN.into(), i16::MAX.into()) as i16);
         if (right, down) == (0, 0) { Ok(()) } else { self.devices.inject(Action::MoveBy { right, down }) }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "this thread paces its injected movements")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 
 use std::fmt;
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use nearlight_units::lock;
 use x11rb::connection::Connection as _;
 use x11rb::protocol::xproto::{ConnectionExt as _, Pixmap};
 
+use crate::clock::{now, pause};
 use crate::watchdog::Activity;
 use crate::x11::connection::{ConnectFailure, Display, DisplayAddress, XError};
 
@@ -137,15 +139,15 @@ struct SpareConnection(Arc<Mutex<Option<Display>>>);
 
 impl SpareConnection {
     fn take(&self) -> Option<Display> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 
     fn put(&self, display: Option<Display>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = display;
+        *lock(&self.0) = display;
     }
 
     fn is_there(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        lock(&self.0).is_some()
     }
 
     /// Opens it in a thread of its own, because that takes as long as a program grabs the server. From then on, the connection in use can be
@@ -184,19 +186,6 @@ impl Delays {
         self.next = (delay * 2).min(MAX_DELAY);
         delay
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a thread of the display knows how long a connection lasted")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a program that ends connections all the time must not keep a processor busy"
-)]
-fn pause(time: Duration) {
-    std::thread::sleep(time);
 }
 
 #[cfg(test)]

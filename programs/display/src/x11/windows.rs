@@ -25,6 +25,7 @@ use x11rb::protocol::xproto::{
 use x11rb::wrapper::ConnectionExt as _;
 
 use crate::DisplayError;
+use crate::clock::now;
 use crate::layout::{Layout, Rectangle, WindowProperties};
 use crate::x11::clipboard::{Clipboard, CopiedText};
 use crate::x11::connection::{Display, WakePipe, XError};
@@ -569,9 +570,4 @@ fn ignore_request_errors(done: Result<(), XError>) -> Result<(), XError> {
         }
         Ok(()) => Ok(()),
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "this thread waits until a selection has settled")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -9,6 +9,7 @@ use x11rb::protocol::xtest::{self, ConnectionExt as _};
 use x11rb::wrapper::ConnectionExt as _;
 
 use crate::DisplayError;
+use crate::clock::pause;
 use crate::input::controls::Action;
 use crate::input::keyboard::{Keymap, Step};
 use crate::x11::connection::{Display, ThreadError, XError};
@@ -91,7 +92,7 @@ fn keyboard_step(display: &Display, step: Step) -> Result<(), XError> {
         }
         Step::Settle => {
             display.connection.sync()?;
-            settle();
+            pause(SETTLE_TIME);
         }
     }
     Ok(())
@@ -110,11 +111,6 @@ fn perform(display: &Display, action: Action) -> Result<(), XError> {
         Action::Gamepad(_) => {}
     }
     Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "programs need time to read the keyboard map")]
-fn settle() {
-    std::thread::sleep(SETTLE_TIME);
 }
 
 /// Stops the display from repeating the held keys of the injected keyboard, because the viewer's system repeats them. Other keyboards of the

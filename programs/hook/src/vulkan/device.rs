@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use ash::khr;
 use ash::vk::{self, Handle as _};
 use nearlight_embed::{PixelOrder, Time};
+use nearlight_units::lock;
 
 use super::chain::SetLoaderData;
 use super::copy::Copier;
@@ -99,7 +100,7 @@ impl Device {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn on_queue(&self, queue: vk::Queue, family: u32) {

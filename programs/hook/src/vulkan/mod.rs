@@ -9,9 +9,10 @@ mod device;
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ash::vk::{self, Handle as _};
+use nearlight_units::lock;
 
 use self::chain::{DeviceLink, InstanceLink, NegotiateInterface};
 use self::device::Device;
@@ -81,7 +82,7 @@ static REGISTRY: Mutex<Registry> =
     Mutex::new(Registry { instances: BTreeMap::new(), devices: BTreeMap::new(), windows: BTreeMap::new() });
 
 fn registry() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&REGISTRY)
 }
 
 /// # Safety

@@ -1,8 +1,9 @@
 //! A room's entry in the directory, as NATS keeps it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use async_nats::jetstream::kv::{Operation, Store, UpdateErrorKind};
+use nearlight_units::lock;
 
 use super::FleetEvent;
 use super::client::ANSWER_LIMIT;
@@ -49,7 +50,7 @@ impl RoomEntry {
     }
 
     fn known(&self) -> MutexGuard<'_, Option<KnownEntry>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     pub(super) async fn read(&self) -> FleetEvent {

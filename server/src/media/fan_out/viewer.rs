@@ -8,7 +8,7 @@ use nearlight_scene::predict::Predictor;
 use nearlight_session::{
     CaptureDecision, CaptureFacts, FrameSkipper, MemberFacts, MemberId, PictureUpdate, SkipReason, UNKNOWN_TO_DISPLAY,
 };
-use nearlight_units::{InputSeq, Time};
+use nearlight_units::{Bitrate, InputSeq, Time};
 use nearlight_wire::{DisplayKind, View, marker::Marker};
 
 use super::StudioContext;
@@ -16,7 +16,7 @@ use crate::media::encoding::{DrainingLane, EncodeJob, EncoderLane, EncoderPlacem
 use crate::media::layer::Recipient;
 use crate::media::pictures::SharedPicture;
 use crate::media::studio::{Format, views_at};
-use crate::session::exchange::SessionExchange;
+use crate::session::exchange::{SessionExchange, StreamTarget};
 
 /// An input that was forwarded to the source.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +112,43 @@ impl Viewer {
         Recipient { exchange: Arc::clone(&self.exchange), chain, input, input_received_at, display_at, views }
     }
 
+    /// Starts an encoder for this viewer alone. The error is for the viewer.
+    fn begin_own(&mut self, common: &StudioContext, size: Size, rate: Bitrate) -> Result<(), String> {
+        // Frames that a layer is still encoding must not reach this viewer any more.
+        self.exchange.stream.begin_chain();
+        let threads = EncoderConfig::default_threads();
+        let config = EncoderConfig { size, fps: common.format.fps, rate, threads };
+        let (exchange, encoders) = (Arc::clone(&self.exchange), common.encoders.clone());
+        let lane = match common.placement {
+            EncoderPlacement::Thread => EncoderLane::start(exchange, config, common.clock, encoders)
+                .map_err(|error| format!("no thread for the encoder: {error}")),
+            EncoderPlacement::Inline => {
+                EncoderLane::inline(exchange, config, common.clock, encoders).map_err(|error| error.to_string())
+            }
+        }?;
+        self.encoding = Encoding::Own { lane: Box::new(lane), skipper: FrameSkipper::default(), newest: 0 };
+        Ok(())
+    }
+
+    /// Decides whether the viewer's own encoder leaves a picture out, and counts it if so.
+    fn skips(&mut self, target: &StreamTarget, captured: &SharedPicture, update: PictureUpdate) -> bool {
+        let key_wanted = self.exchange.stream.is_key_wanted();
+        let Encoding::Own { lane, skipper, newest } = &mut self.encoding else { return true };
+        if update == PictureUpdate::Unchanged && *newest == captured.number && !key_wanted {
+            return true;
+        }
+        let facts = CaptureFacts::new(target.refusal, target.step, lane.has_picture());
+        let CaptureDecision::Skip(reason) = skipper.on_moment(&facts) else { return false };
+        // A picture that was skipped to keep the frame rate must not be sent later.
+        if reason == SkipReason::FrameRate {
+            *newest = captured.number;
+        }
+        if update == PictureUpdate::New {
+            self.exchange.skipped.on_skipped(reason);
+        }
+        true
+    }
+
     /// Encodes a picture for this viewer alone, at exactly its rate. `only` says that no other viewer reads the picture. Returns whether it
     /// was encoded.
     pub(super) fn encode_own(
@@ -130,47 +167,17 @@ impl Viewer {
             Encoding::Own { .. } => {}
             Encoding::Draining(lane) if !lane.has_ended() => return false,
             Encoding::Draining(_) | Encoding::Layer(_) => {
-                // Frames that a layer is still encoding must not reach this viewer any more.
-                self.exchange.stream.begin_chain();
-                let threads = EncoderConfig::default_threads();
-                let config = EncoderConfig { size, fps: common.format.fps, rate: target.encoder.rate, threads };
-                let (exchange, encoders) = (Arc::clone(&self.exchange), common.encoders.clone());
-                let lane = match common.placement {
-                    EncoderPlacement::Thread => EncoderLane::start(exchange, config, common.clock, encoders)
-                        .map_err(|error| format!("no thread for the encoder: {error}")),
-                    EncoderPlacement::Inline => {
-                        EncoderLane::inline(exchange, config, common.clock, encoders).map_err(|error| error.to_string())
-                    }
-                };
-                match lane {
-                    Ok(lane) => {
-                        self.encoding =
-                            Encoding::Own { lane: Box::new(lane), skipper: FrameSkipper::default(), newest: 0 }
-                    }
-                    Err(error) => {
-                        self.exchange.failure.report(error);
-                        self.left = true;
-                        return false;
-                    }
+                if let Err(error) = self.begin_own(common, size, target.encoder.rate) {
+                    self.exchange.failure.report(error);
+                    self.left = true;
+                    return false;
                 }
             }
         }
-        let wanted = self.exchange.stream.is_key_wanted();
-        let Encoding::Own { lane, skipper, newest } = &mut self.encoding else { return false };
-        if update == PictureUpdate::Unchanged && *newest == captured.number && !wanted {
+        if self.skips(&target, captured, update) {
             return false;
         }
-        let facts = CaptureFacts::new(target.refusal, target.step, lane.has_picture());
-        if let CaptureDecision::Skip(reason) = skipper.on_moment(&facts) {
-            // A picture that was skipped to keep the frame rate must not be sent later.
-            if reason == SkipReason::FrameRate {
-                *newest = captured.number;
-            }
-            if update == PictureUpdate::New {
-                self.exchange.skipped.on_skipped(reason);
-            }
-            return false;
-        }
+        let Encoding::Own { lane, newest, .. } = &mut self.encoding else { return false };
         let Some(mut picture) = lane.poll_picture() else { return false };
         *newest = captured.number;
         let id = self.exchange.stream.take_frame_id();

@@ -1,10 +1,11 @@
 //! Data of the client for the application besides input, and the application's outputs besides pictures and sound.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nearlight_rooms::SeatKey;
 use nearlight_scene::{ApplicationMessage, DevicesDescription, Output};
+use nearlight_units::lock;
 use nearlight_wire::MAX_RELIABLE_MESSAGE_BYTES;
 use tokio::sync::mpsc;
 
@@ -60,7 +61,7 @@ impl ApplicationExchange {
 
     /// Queues data of the client. Returns false if too much is already queued for the application.
     pub(crate) fn on_client_data(&self, data: ToApplication) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         let queued: usize = waiting.iter().map(ToApplication::bytes).sum();
         let fits = queued + data.bytes() <= MAX_TO_APPLICATION_BYTES;
         let is_first = waiting.is_empty();
@@ -80,7 +81,7 @@ impl ApplicationExchange {
 
     /// Returns the client's data since the last call.
     pub(crate) fn take_client_data(&self) -> Vec<ToApplication> {
-        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.waiting))
     }
 
     /// Passes an output of the application to the session. If the session is too slow, output that newer output replaces is dropped, and

@@ -1,7 +1,8 @@
 //! The end of a session's frames.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use nearlight_units::lock;
 use tokio::sync::Notify;
 
 /// Why no more frames come. It does not go through the queue of frames, which may be full: the threads that report a failure serve other
@@ -15,14 +16,14 @@ pub(crate) struct Failure {
 impl Failure {
     /// Reports why no more frames come. The first reason counts.
     pub(crate) fn report(&self, reason: impl Into<String>) {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| reason.into());
+        lock(&self.reason).get_or_insert_with(|| reason.into());
         self.is_reported.notify_one();
     }
 
     /// Waits until a failure is reported.
     pub(crate) async fn wait(&self) -> String {
         loop {
-            if let Some(reason) = &*self.reason.lock().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(reason) = &*lock(&self.reason) {
                 return reason.clone();
             }
             self.is_reported.notified().await;

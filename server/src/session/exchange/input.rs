@@ -1,10 +1,11 @@
 //! The user's input on its way from the session to the application.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use nearlight_scene::START;
 use nearlight_session::ReceivedInput;
+use nearlight_units::lock;
 use nearlight_wire::{InputEvent, Pose};
 
 use super::notifier::StudioNotifier;
@@ -39,7 +40,7 @@ impl InputQueue {
 
     fn waiting(&self) -> MutexGuard<'_, WaitingInput> {
         // Only assignments happen under the lock, so a panic elsewhere leaves no inconsistent state.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     /// Takes the newest input. It replaces an older one that no frame has used, and events accumulate.

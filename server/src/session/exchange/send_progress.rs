@@ -1,7 +1,9 @@
 //! Progress of the session with the frames that it was given.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+use nearlight_units::lock;
 
 /// Counts the frames that the session was given and those that it has passed to its transport.
 #[derive(Debug, Default)]
@@ -18,7 +20,7 @@ struct FrameCounts {
 
 impl SendProgress {
     fn counts(&self) -> MutexGuard<'_, FrameCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.counts)
     }
 
     /// Records that a frame is about to be delivered.

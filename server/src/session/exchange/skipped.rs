@@ -1,9 +1,10 @@
 //! Frames that the studio skipped, on their way to the session.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use nearlight_session::SkipReason;
+use nearlight_units::lock;
 use tokio::sync::Notify;
 
 /// Maximum number of skipped frames that the session has not been informed of: about a second's worth at the highest frame rates. A session
@@ -22,7 +23,7 @@ pub(crate) struct SkippedFrames {
 impl SkippedFrames {
     /// Records that the studio skipped a frame.
     pub(crate) fn on_skipped(&self, reason: SkipReason) {
-        let mut reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reasons = lock(&self.reasons);
         if reasons.len() < MAX_SKIPPED {
             reasons.push_back(reason);
         }
@@ -37,6 +38,6 @@ impl SkippedFrames {
 
     /// Returns the reason of the next skipped frame that the session has not been informed of.
     pub(crate) fn poll(&self) -> Option<SkipReason> {
-        self.reasons.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        lock(&self.reasons).pop_front()
     }
 }

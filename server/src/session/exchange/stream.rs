@@ -1,13 +1,13 @@
 //! The encoder's target in one direction, and frames in the other.
 
 use std::borrow::Cow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use nearlight_codec::Size;
 use nearlight_rate::Step;
 use nearlight_session::{Distortion, EncodedFrame, EncoderTarget, MediaTarget, SkipReason};
-use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_units::{Bitrate, FrameId, Span, Time, lock};
 use nearlight_wire::{DisplayKind, FrameHeader};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
@@ -107,7 +107,7 @@ impl StreamExchange {
 
     fn state(&self) -> MutexGuard<'_, StreamState> {
         // Only assignments happen under the lock, so a panic elsewhere leaves no inconsistent state.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Sets the size and the number of views of pictures that the session has announced to its client.

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use nearlight_net::{Clock, EmulatedPath, PathEntrance};
-use nearlight_units::Time;
+use nearlight_units::{Time, lock};
 use nearlight_webrtc::{Carriage, Certificate, IceCredentials, PeerId, Remote, Routes};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
@@ -114,7 +114,7 @@ impl RtcEndpoint {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     /// Dispatches datagrams to their peers; never returns.

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
 use nearlight_net::PageStream;
-use nearlight_units::Span;
+use nearlight_units::{Span, lock};
 use nearlight_webrtc::Remote;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
@@ -36,7 +36,7 @@ pub(super) struct Streams(Mutex<BTreeMap<SocketAddr, Queue>>);
 
 impl Streams {
     fn all(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Queue>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(super) fn send(&self, to: SocketAddr, datagram: &[u8]) {

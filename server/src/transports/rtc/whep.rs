@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use nearlight_net::Token;
-use nearlight_units::Span;
+use nearlight_units::{Span, lock};
 use nearlight_urs::signalling::Guest;
 use nearlight_webrtc::{Fragment, MAX_SDP_BYTES, Offer, OfferError, Peer, PeerError};
 use nearlight_wire::{DisplayKind, RefusalReason};
@@ -84,7 +84,7 @@ impl Whep {
     }
 
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Session>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sessions)
     }
 
     /// Returns what the request's token entitles to. Failures are rate-limited per address.

@@ -7,9 +7,9 @@
 mod canvas;
 mod cursor;
 mod devices;
+mod display_thread;
 mod events;
 mod output;
-mod show;
 mod user;
 
 use std::pin::pin;
@@ -30,8 +30,8 @@ use crate::steering::Steering;
 use crate::{ClientError, KmsOptions, screenshot};
 use canvas::Canvas;
 use cursor::Cursor;
+use display_thread::{DisplayCommand, DisplayThread};
 use output::Output;
-use show::{DisplayCommand, DisplayThread};
 use user::User;
 
 /// Maximum number of queued reports of input devices: a quarter of a second of a mouse that reports 1,000 times a second.
@@ -73,12 +73,12 @@ async fn watch(
     options: KmsOptions,
     output: &Arc<Output>,
     pictures: &Arc<Pictures>,
-    (commands, command_queue): (show::CommandSender, show::CommandReceiver),
+    (commands, command_queue): (display_thread::CommandSender, display_thread::CommandReceiver),
 ) -> Result<Summary, ClientError> {
     let clock = Clock::start();
     let (handles, ports) = channels();
     let (failures, mut failure) = mpsc::channel(1);
-    let worker = show::DisplayWorker {
+    let worker = display_thread::DisplayWorker {
         output: Arc::clone(output),
         pictures: Arc::clone(pictures),
         reports: handles.picture_reports,

@@ -1,12 +1,12 @@
 //! Runs the painter on its own thread, so that a slow graphics adapter delays neither the user's input nor the decoder.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nearlight_net::Clock;
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_viewer::player::PictureReport;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -50,7 +50,7 @@ impl PaintCommands {
     }
 
     fn add(&self, change: impl FnOnce(&mut PendingWork)) {
-        change(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.pending));
         self.show_next();
     }
 }
@@ -63,7 +63,7 @@ pub struct CommandQueue {
 
 impl CommandQueue {
     fn take(&self) -> PendingWork {
-        std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.pending))
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use nearlight_codec::{Picture, Size};
+use nearlight_units::lock;
 use winit::event_loop::OwnedDisplayHandle;
 use winit::window::Window;
 
@@ -56,7 +57,7 @@ impl Painter {
         let failure = Arc::new(Mutex::new(None));
         let errors = Arc::clone(&failure);
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-            errors.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.to_string());
+            lock(&errors).get_or_insert(error.to_string());
         }));
         let configuration = configuration(&surface, &adapter, (size.width, size.height))?;
         surface.configure(&device, &configuration);
@@ -136,7 +137,7 @@ impl Painter {
         }
         self.queue.submit([encoder.finish()]);
         self.queue.present(frame);
-        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match lock(&self.failure).take() {
             Some(reason) => Err(ClientError::Graphics(reason)),
             None => Ok(true),
         }

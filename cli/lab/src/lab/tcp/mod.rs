@@ -10,12 +10,12 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write as _};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
 use nearlight_events::{Event, Origin, Record, write_line};
 use nearlight_net::Clock;
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 
 use crate::stand_in::take_time;
 
@@ -90,18 +90,13 @@ impl Journal {
 
     fn write(&self, at: Time, event: &Event) -> anyhow::Result<()> {
         let record = Record { at, origin: self.origin, session: 1, event: Cow::Borrowed(event) };
-        write_line(&mut *locked(&self.file), &record).context("cannot write events")
+        write_line(&mut *lock(&self.file), &record).context("cannot write events")
     }
 
     fn finish(self) -> anyhow::Result<()> {
         let mut file = self.file.into_inner().unwrap_or_else(PoisonError::into_inner);
         file.flush().context("cannot write events")
     }
-}
-
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Only assignments happen under these locks, so a panic elsewhere leaves no inconsistent state.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn sleep_until(clock: Clock, at: Time) {

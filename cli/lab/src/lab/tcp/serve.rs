@@ -16,10 +16,10 @@ use nearlight_events::{Event, Origin};
 use nearlight_lab::MAX_WAIT_OVER_TCP;
 use nearlight_net::Clock;
 use nearlight_net::tcp::{set_congestion_control, tcp_info};
-use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_units::{Bitrate, FrameId, Span, Time, lock};
 use nearlight_wire::TcpInfo;
 
-use super::{FrameHeader, Journal, TRAFFIC_INTERVAL, locked, sleep_until};
+use super::{FrameHeader, Journal, TRAFFIC_INTERVAL, sleep_until};
 use crate::stand_in::{self, StandIn};
 use nearlight_cli::parse;
 
@@ -104,7 +104,7 @@ pub(in crate::lab) fn serve(arguments: &TcpServeArguments) -> anyhow::Result<Exi
 
 impl Shared {
     fn end(&self) {
-        locked(&self.queue).ended = true;
+        lock(&self.queue).ended = true;
         self.changed.notify_all();
     }
 }
@@ -119,7 +119,7 @@ fn read_inputs(mut stream: &TcpStream, shared: &Shared) {
 
 fn write_frames(mut stream: &TcpStream, shared: &Shared) {
     loop {
-        let mut queue = locked(&shared.queue);
+        let mut queue = lock(&shared.queue);
         let frame = loop {
             if queue.ended {
                 return;
@@ -162,7 +162,7 @@ impl CaptureLoop<'_> {
                 reported_at = now;
                 self.report_traffic(now)?;
             }
-            let queue = locked(&self.shared.queue);
+            let queue = lock(&self.shared.queue);
             if queue.ended {
                 return self.report_traffic(now);
             }
@@ -186,7 +186,7 @@ impl CaptureLoop<'_> {
             self.journal.write(encoded_at, &event)?;
             number += 1;
             let bytes = [&head.to_bytes()[..], &coded.bits].concat();
-            locked(&self.shared.queue).frames.push_back(QueuedFrame { captured_at: now, bytes });
+            lock(&self.shared.queue).frames.push_back(QueuedFrame { captured_at: now, bytes });
             self.shared.changed.notify_all();
         }
     }

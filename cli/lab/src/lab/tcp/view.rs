@@ -14,9 +14,9 @@ use clap::Args;
 use nearlight_codec::{CodecKind, Decoder, Decoders};
 use nearlight_events::{Event, Origin, Timeline};
 use nearlight_net::Clock;
-use nearlight_units::{Bytes, FrameId, InputSeq, Span, Time};
+use nearlight_units::{Bytes, FrameId, InputSeq, Span, Time, lock};
 
-use super::{FrameHeader, Journal, TRAFFIC_INTERVAL, locked, sleep_until};
+use super::{FrameHeader, Journal, TRAFFIC_INTERVAL, sleep_until};
 use crate::stand_in;
 use nearlight_cli::parse;
 
@@ -132,7 +132,7 @@ fn decode(
 ) -> anyhow::Result<()> {
     for CompleteFrame { head, at: whole_at, bits } in frames {
         if decoder.decode(&bits)?.is_some() {
-            *locked(&shared.newest) = Some(DecodedFrame { head, whole_at, at: clock.now() });
+            *lock(&shared.newest) = Some(DecodedFrame { head, whole_at, at: clock.now() });
         }
     }
     Ok(())
@@ -161,7 +161,7 @@ impl Display<'_> {
             inputs.push(now);
             let sent = stream.write_all(&(inputs.len() as u32).to_be_bytes());
             sent.context("the server closed the connection")?;
-            let shown = locked(&self.shared.newest).take();
+            let shown = lock(&self.shared.newest).take();
             if let Some(shown) = shown {
                 let newest = (shown.head.input as usize).min(inputs.len());
                 self.show(now, &shown, newest.checked_sub(1).map(|index| inputs[index]))?;

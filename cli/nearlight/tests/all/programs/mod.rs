@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use nearlight_scene::{
     Application as _, Output, PictureSink, Planes, PlanesContent, PushSource as _, SceneError, SubmittedPicture,
     Viewer, ViewerInput,
 };
-use nearlight_units::{Span, Time};
+use nearlight_units::{Span, Time, lock};
 use nearlight_wire::{Devices, InputEvent, Key, Pointer};
 use process::Process;
 use support::nearlight;
@@ -46,7 +46,7 @@ struct Folder(PathBuf, #[expect(dead_code, reason = "held until the test ends")]
 impl Folder {
     /// With the program in it.
     fn new(name: &str) -> Self {
-        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = lock(&ONE_AT_A_TIME);
         let path = std::env::temp_dir().join(format!("nearlight-programs-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).expect("a folder for temporary files");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/programs/program.c");

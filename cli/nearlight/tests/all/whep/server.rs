@@ -3,7 +3,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use nearlight_units::lock;
 
 use crate::support::serve_with_log;
 
@@ -39,7 +41,7 @@ impl Server {
     /// Starts a server whose log goes elsewhere.
     pub(crate) fn start_with_log(log: Stdio, further: &[&str]) -> Self {
         // A failed test leaves no state that could affect another one.
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = lock(&TURN);
         let (child, first) = serve_with_log(log, further);
         assert!(first["rtc_port"].as_u64().is_some_and(|port| port > 0), "{first}");
         Self { child, _turn: turn, port: first["port"].as_u64().expect("port") as u16 }

@@ -15,10 +15,10 @@ struct Situation {
 }
 
 /// When frames were captured, and what was decided for each viewer's.
-type Story = Vec<(Time, Vec<CaptureDecision>)>;
+type DecisionLog = Vec<(Time, Vec<CaptureDecision>)>;
 
 /// Like the lab: it wakes at the exact moment, and the schedule advances before anything is captured.
-fn as_the_lab(captures: CaptureAlignment, fps: u16, situations: &[Situation]) -> Story {
+fn as_the_lab(captures: CaptureAlignment, fps: u16, situations: &[Situation]) -> DecisionLog {
     let mut schedule = CaptureSchedule::new(FIRST, fps, captures);
     let mut skippers = vec![FrameSkipper::default(); situations[0].viewers.len()];
     let moment = |situation: &Situation| {
@@ -31,7 +31,7 @@ fn as_the_lab(captures: CaptureAlignment, fps: u16, situations: &[Situation]) ->
 }
 
 /// Like the studio: it wakes early and late, draws one viewer after the other, and then the schedule advances.
-fn as_the_studio(captures: CaptureAlignment, fps: u16, situations: &[Situation], random: &mut Pcg64Mcg) -> Story {
+fn as_the_studio(captures: CaptureAlignment, fps: u16, situations: &[Situation], random: &mut Pcg64Mcg) -> DecisionLog {
     let interval = Span::from_secs(1) / i64::from(fps);
     let mut schedule = CaptureSchedule::new(FIRST, fps, captures);
     let mut skippers = vec![FrameSkipper::default(); situations[0].viewers.len()];
@@ -78,7 +78,7 @@ fn each_reason_has_its_turn_however_the_schedule_is_driven() {
         (WANTED, Some(FIRST), 260_000_000, Capture),
     ];
     let situations = table.map(|(facts, best, ..)| Situation { viewers: vec![(facts, best)] });
-    let wanted: Story =
+    let wanted: DecisionLog =
         table.iter().map(|(.., at, decision)| (FIRST + Span::from_nanos(*at), vec![*decision])).collect();
     assert_eq!(as_the_lab(CaptureAlignment::Fitted, 50, &situations), wanted);
     for seed in 0..20 {
@@ -94,9 +94,9 @@ fn captures_are_even_for_several_viewers_and_where_that_is_wanted() {
         [(CaptureAlignment::Even, 1), (CaptureAlignment::Fitted, 2), (CaptureAlignment::Fitted, 0)]
     {
         let situations = vec![Situation { viewers: vec![(WANTED, best); viewers] }; 181];
-        let story = as_the_lab(captures, 90, &situations);
-        assert_eq!(story[180].0, FIRST + Span::from_secs(2), "{captures:?}: no rounding adds up");
-        assert!(story.iter().all(|(at, _)| *at - FIRST < Span::from_secs(2) + Span::from_nanos(1)));
+        let log = as_the_lab(captures, 90, &situations);
+        assert_eq!(log[180].0, FIRST + Span::from_secs(2), "{captures:?}: no rounding adds up");
+        assert!(log.iter().all(|(at, _)| *at - FIRST < Span::from_secs(2) + Span::from_nanos(1)));
     }
 }
 
@@ -133,13 +133,13 @@ fn nothing_depends_on_the_pattern_of_calls() {
         let (fps, viewers) = (random.random_range(1..=240), random.random_range(1..4));
         let captures = if random.random_bool(0.5) { CaptureAlignment::Fitted } else { CaptureAlignment::Even };
         let situations = situations(&mut random, 300, viewers);
-        let story = as_the_lab(captures, fps, &situations);
-        assert_eq!(as_the_studio(captures, fps, &situations, &mut random), story, "seed {seed}");
+        let log = as_the_lab(captures, fps, &situations);
+        assert_eq!(as_the_studio(captures, fps, &situations, &mut random), log, "seed {seed}");
         // A viewer's frames are decided as if it were the only one.
         for viewer in 0..viewers {
             let mut alone = FrameSkipper::default();
             let decisions = situations.iter().map(|situation| alone.on_moment(&situation.viewers[viewer].0));
-            assert!(story.iter().map(|(_, all)| all[viewer]).eq(decisions), "seed {seed}, viewer {viewer}");
+            assert!(log.iter().map(|(_, all)| all[viewer]).eq(decisions), "seed {seed}, viewer {viewer}");
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{DisplayOrder, DisplayQueue};
 
 /// A server that captures, a path, and a client that samples movements and shows pictures, in virtual time. All in milliseconds.
 #[derive(Clone, Copy)]
-struct Story {
+struct CaptureSimulation {
     fps: i64,
     /// The display rate that the client reports. Its real display runs 1 + `drift` times as fast.
     display_hz: u16,
@@ -24,8 +24,16 @@ struct Story {
     drawing: f64,
 }
 
-const STEADY: Story =
-    Story { fps: 30, display_hz: 60, drift: 0.0, input_hz: 60, up: 3.0, down: 25.0, jitter: 0.3, drawing: 0.0 };
+const STEADY: CaptureSimulation = CaptureSimulation {
+    fps: 30,
+    display_hz: 60,
+    drift: 0.0,
+    input_hz: 60,
+    up: 3.0,
+    down: 25.0,
+    jitter: 0.3,
+    drawing: 0.0,
+};
 
 /// Means over the last ten of thirty seconds.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +48,7 @@ struct Reported {
     moved: f64,
 }
 
-impl Story {
+impl CaptureSimulation {
     /// `follows`: captures move to the best moment.
     fn run(self, seed: u64, follows: bool) -> Reported {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
@@ -121,13 +129,17 @@ fn time(millis: f64) -> Time {
 
 #[test]
 fn pictures_come_just_before_the_display_changes() {
-    let story = Story { input_hz: 0, ..STEADY };
-    for story in [story, Story { fps: 72, display_hz: 72, ..story }, Story { display_hz: 120, ..story }] {
-        let (before, after, worst) = story.compare();
-        let refresh = 1e3 / f64::from(story.display_hz);
+    let simulation = CaptureSimulation { input_hz: 0, ..STEADY };
+    for simulation in [
+        simulation,
+        CaptureSimulation { fps: 72, display_hz: 72, ..simulation },
+        CaptureSimulation { display_hz: 120, ..simulation },
+    ] {
+        let (before, after, worst) = simulation.compare();
+        let refresh = 1e3 / f64::from(simulation.display_hz);
         assert!((before.wait - refresh / 2.0).abs() < 0.15 * refresh, "{before:?}");
         assert!(after.wait < 1.2 && after.total < before.total - 0.5 * refresh + 1.5, "{before:?} {after:?}");
-        assert!(worst < 1.0 && after.step <= 1e3 / story.fps as f64 / 64.0 + 1e-6, "{worst} {after:?}");
+        assert!(worst < 1.0 && after.step <= 1e3 / simulation.fps as f64 / 64.0 + 1e-6, "{worst} {after:?}");
     }
 }
 
@@ -137,15 +149,15 @@ fn an_input_and_a_picture_never_both_wait_in_vain() {
     let (before, after, worst) = STEADY.compare();
     assert!(after.total < before.total - 5.0 && worst < 1.0, "{before:?} {after:?} {worst}");
     // DisplayedFrame at once: only the input's wait remains, half of 16.7 ms on average.
-    let (before, after, worst) = Story { display_hz: 0, ..STEADY }.compare();
+    let (before, after, worst) = CaptureSimulation { display_hz: 0, ..STEADY }.compare();
     assert!(after.total < before.total - 6.5 && worst < 1.0, "{before:?} {after:?} {worst}");
 }
 
 #[test]
 fn clocks_that_drift_are_followed() {
     for drift in [-1e-3, -1e-4, 1e-4, 1e-3] {
-        let story = Story { drift, input_hz: 0, ..STEADY };
-        let (before, after, _) = story.compare();
+        let simulation = CaptureSimulation { drift, input_hz: 0, ..STEADY };
+        let (before, after, _) = simulation.compare();
         assert!(after.wait < 2.5 && before.wait > 5.0, "{drift}: {before:?} {after:?}");
     }
 }
@@ -153,11 +165,11 @@ fn clocks_that_drift_are_followed() {
 #[test]
 fn the_time_that_drawing_takes_is_learned() {
     for drawing in [1.0, 3.0, 6.0] {
-        let story = Story { drawing, input_hz: 0, ..STEADY };
-        let (before, after, worst) = story.compare();
+        let simulation = CaptureSimulation { drawing, input_hz: 0, ..STEADY };
+        let (before, after, worst) = simulation.compare();
         assert!(before.wait > drawing + 7.0, "{drawing}: {before:?}");
         assert!(after.wait < drawing + 2.0 && worst < 1.0, "{drawing}: {after:?} {worst}");
-        let (_, after, _) = Story { fps: 60, ..story }.compare();
+        let (_, after, _) = CaptureSimulation { fps: 60, ..simulation }.compare();
         assert!(after.wait < drawing + 2.0, "as many pictures as refreshes: {drawing}: {after:?}");
     }
 }
@@ -193,11 +205,11 @@ fn pictures_that_queue_for_the_display_are_not_taken_for_late_ones() {
 #[test]
 fn without_a_best_moment_nothing_moves() {
     // Frames that vary by more than a refresh, and rates that do not match.
-    let spread = Story { jitter: 40.0, input_hz: 0, ..STEADY };
+    let spread = CaptureSimulation { jitter: 40.0, input_hz: 0, ..STEADY };
     let (before, after, _) = spread.compare();
     assert!((after.total - before.total).abs() < 1.0, "{before:?} {after:?}");
-    for story in [Story { display_hz: 72, ..spread }, Story { fps: 90, ..spread }] {
-        assert!(story.run(1, true).moved.to_bits() == 0, "{}", story.display_hz);
+    for simulation in [CaptureSimulation { display_hz: 72, ..spread }, CaptureSimulation { fps: 90, ..spread }] {
+        assert!(simulation.run(1, true).moved.to_bits() == 0, "{}", simulation.display_hz);
     }
 }
 

@@ -3,7 +3,7 @@
 use nearlight_units::FrameId;
 
 use super::Assembler;
-use crate::receiver::coded::MAX_DECODER_BYTES;
+use crate::receiver::repair_decoder::MAX_DECODER_BYTES;
 
 impl Assembler {
     /// The digest that the frame must have, if it is known and the frame has not been delivered.

@@ -6,7 +6,7 @@ use nearlight_wire::{CoveredFrame, RepairHeader};
 
 use super::frame::{Assembly, Shape};
 use super::{Assembler, PendingFrame};
-use crate::receiver::coded::RepairDecoder;
+use crate::receiver::repair_decoder::RepairDecoder;
 
 /// A frame that was complete and did not match the digest that a repair announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

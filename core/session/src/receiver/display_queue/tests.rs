@@ -6,7 +6,7 @@ use super::*;
 const HERTZ: i64 = 60;
 
 /// A display whose refreshes are numbered from 0, and pictures whose captures are: in milliseconds, from capture to decoded.
-struct Story {
+struct DisplaySimulation {
     order: DisplayOrder,
     /// Pictures per second.
     per_second: i64,
@@ -19,7 +19,7 @@ struct Seen {
     skipped: Vec<i64>,
 }
 
-impl Story {
+impl DisplaySimulation {
     const fn new(order: DisplayOrder, delays: fn(i64) -> f64) -> Self {
         Self { order, per_second: HERTZ, delays }
     }
@@ -53,10 +53,10 @@ const UNEVEN: fn(i64) -> f64 = |number| if number % 3 == 1 { 36.0 } else { 20.0 
 
 #[test]
 fn in_turn_no_picture_is_skipped_on_an_uneven_path_and_the_newest_alone_skips_a_third() {
-    let newest = Story::new(DisplayOrder::Newest, UNEVEN).run(300);
+    let newest = DisplaySimulation::new(DisplayOrder::Newest, UNEVEN).run(300);
     assert_eq!(newest.skipped.len(), 100);
     assert!(newest.skipped.iter().all(|number| number % 3 == 1));
-    let in_turn = Story::new(DisplayOrder::InTurn, UNEVEN).run(300);
+    let in_turn = DisplaySimulation::new(DisplayOrder::InTurn, UNEVEN).run(300);
     // The mean interval is not known before the second picture.
     assert!(in_turn.skipped.is_empty(), "{:?}", in_turn.skipped);
     let shown: Vec<_> = in_turn.shown.iter().flatten().copied().collect();
@@ -66,7 +66,7 @@ fn in_turn_no_picture_is_skipped_on_an_uneven_path_and_the_newest_alone_skips_a_
 #[test]
 fn an_even_path_costs_no_wait() {
     for order in [DisplayOrder::Newest, DisplayOrder::InTurn] {
-        let seen = Story::new(order, |_| 20.0).run(300);
+        let seen = DisplaySimulation::new(order, |_| 20.0).run(300);
         assert!(seen.skipped.is_empty());
         // Decoded within the second interval after the capture, and shown at its end.
         assert_eq!(seen.shown.iter().position(|shown| *shown == Some(250)), Some(252), "{order:?}");
@@ -78,7 +78,7 @@ fn after_a_jam_the_display_catches_up_by_skipping_one_picture() {
     // Everything from the 60th on comes 20 ms later than before for a while, and the late picture is shown together with none.
     let jam: fn(i64) -> f64 =
         |number| if (60..63).contains(&number) { 20.0 + (63 - number) as f64 * 17.0 } else { 20.0 };
-    let seen = Story::new(DisplayOrder::InTurn, jam).run(300);
+    let seen = DisplaySimulation::new(DisplayOrder::InTurn, jam).run(300);
     let at = |number: i64| seen.shown.iter().position(|shown| *shown == Some(number));
     assert_eq!(at(64).map(|at| at > 66), Some(true), "it waits behind others: {:?}", &seen.shown[60..80]);
     assert_eq!(at(200), Some(202), "no wait is left");
@@ -89,7 +89,7 @@ fn after_a_jam_the_display_catches_up_by_skipping_one_picture() {
 fn late_pictures_are_skipped_where_one_in_time_waits() {
     let outage: fn(i64) -> f64 =
         |number| if (60..90).contains(&number) { 20.0 + (90 - number) as f64 * 1e3 / 60.0 } else { 20.0 };
-    let seen = Story::new(DisplayOrder::InTurn, outage).run(300);
+    let seen = DisplaySimulation::new(DisplayOrder::InTurn, outage).run(300);
     let first = seen.shown[70..].iter().flatten().next().copied();
     assert!(first.is_some_and(|number| (83..90).contains(&number)), "{first:?}");
     assert!(seen.skipped.iter().filter(|number| **number < 83).count() >= 20, "{:?}", seen.skipped);
@@ -97,8 +97,8 @@ fn late_pictures_are_skipped_where_one_in_time_waits() {
 
 #[test]
 fn a_display_that_is_too_slow_shows_the_newest() {
-    let story = Story { per_second: 90, ..Story::new(DisplayOrder::InTurn, |_| 20.0) };
-    let seen = story.run(900);
+    let simulation = DisplaySimulation { per_second: 90, ..DisplaySimulation::new(DisplayOrder::InTurn, |_| 20.0) };
+    let seen = simulation.run(900);
     assert!((290..=310).contains(&seen.skipped.len()), "a third: {}", seen.skipped.len());
     let last = seen.shown[500].expect("one at each refresh");
     assert!((last * 1_000 / 90 + 20 - 500 * 1_000 / 60).abs() <= 17, "{last} waits for no other");
@@ -107,7 +107,7 @@ fn a_display_that_is_too_slow_shows_the_newest() {
 #[test]
 fn a_slower_source_is_shown_in_turn_and_leaves_no_backlog() {
     let bursts: fn(i64) -> f64 = |number| 20.0 + (1 - number % 2) as f64 * 33.4;
-    let seen = Story { per_second: 30, ..Story::new(DisplayOrder::InTurn, bursts) }.run(90);
+    let seen = DisplaySimulation { per_second: 30, ..DisplaySimulation::new(DisplayOrder::InTurn, bursts) }.run(90);
     assert!(seen.skipped.is_empty(), "{:?}", seen.skipped);
 }
 

@@ -1,9 +1,9 @@
 // What must be undone when a part of the page ends.
 
 /** Collects callbacks that undo what has been started. One that is added after `close` runs at once: a start may still be in progress then. */
-export class Ends {
+export class Disposables {
   #closed = false;
-  readonly #ends: (() => void)[] = [];
+  readonly #disposables: (() => void)[] = [];
   readonly #listening = new AbortController();
 
   get closed(): boolean {
@@ -17,7 +17,7 @@ export class Ends {
 
   add(end: () => void): void {
     if (this.#closed) end();
-    else this.#ends.push(end);
+    else this.#disposables.push(end);
   }
 
   /** Calls `act` periodically until the end. */
@@ -31,6 +31,6 @@ export class Ends {
     if (this.#closed) return;
     this.#closed = true;
     this.#listening.abort();
-    for (const end of this.#ends.splice(0).reverse()) end();
+    for (const end of this.#disposables.splice(0).reverse()) end();
   }
 }
