@@ -3,6 +3,8 @@
 
 pub(crate) mod devices;
 pub(crate) mod forwarding;
+pub(crate) mod given_links;
+
 pub(crate) mod page;
 
 use std::collections::BTreeMap;

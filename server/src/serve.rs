@@ -37,6 +37,7 @@ use crate::event_log::{EventLog, EventLogThread};
 use crate::http::Site;
 use crate::http::devices;
 use crate::http::forwarding::{PathPrefix, TrustedProxies};
+use crate::http::given_links;
 use crate::http::page::{self, ModelFile, PageState, ProxyAccess};
 use crate::media::adaptation::sizes_for;
 use crate::media::encoding::EncoderPlacement;
@@ -432,7 +433,10 @@ impl Server {
         };
         let (routes, accepting) = acceptors.open(&sessions);
         rooms::open_world(&state, &sessions).await;
-        let router = page::router(Arc::clone(&page)).merge(devices::router(Arc::clone(&state))).merge(routes);
+        let router = page::router(Arc::clone(&page))
+            .merge(devices::router(Arc::clone(&state)))
+            .merge(given_links::router(Arc::clone(&state), Arc::clone(&page)))
+            .merge(routes);
         let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock).behind(proxies, prefix));
         let mut next_certificate_check = tokio::time::interval(CERTIFICATE_CHECK);
         let mut check = tokio::time::interval(STUDIO_CHECK);

@@ -1,5 +1,6 @@
 // The page: connects the shell, the worker that plays the stream, the screen's user and the headset.
 
+import { AccessPanel } from "./access-panel.ts";
 import { pageTime } from "./clock.ts";
 import { showCursor } from "./cursor.ts";
 import { Disposables } from "./disposables.ts";
@@ -43,6 +44,7 @@ export class App {
   readonly #certificate: string | null;
   readonly #shell: Shell;
   readonly #hud = new Hud();
+  readonly #access: AccessPanel;
   readonly #worker = new PageWorker({
     onMessage: (message) => this.#onWorker(message),
     onFailure: (message) => this.#shell.onState({ state: "failed", message }),
@@ -121,6 +123,7 @@ export class App {
     });
     this.#walker.commandIsControl = this.#shell.commandIsControl;
     this.#token = token;
+    this.#access = new AccessPanel(token);
     this.#certificate = certificate;
     this.#fleet = new Fleet(movedPage, {
       shell: this.#shell,
@@ -179,6 +182,7 @@ export class App {
     this.#headset?.close();
     this.#walker.close();
     this.#loudspeaker.close();
+    this.#access.close();
     this.#shell.close();
   }
 
@@ -334,6 +338,7 @@ export class App {
   /** Only the first session sets the pose: after a lost connection users continue where they are. */
   #onWelcome({ stream, start, demonstration, role }: Welcome): void {
     this.#shell.onRole(role);
+    this.#access.onRole(role);
     this.#shell.demonstration = demonstration;
     this.#rendering.available = demonstration;
     element("rendering-choice").hidden = !demonstration || this.#roomName !== MAIN_ROOM;

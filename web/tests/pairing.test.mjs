@@ -120,3 +120,52 @@ test("a code is void after five wrong ones", { timeout: 60_000 }, async () => {
   await type(code, "No code is open");
   await page.context().close();
 });
+
+test("a host sees on the page who may connect, lets a device and a guest in, and revokes them", { timeout: 120_000 }, async () => {
+  const host = await openPage(browser);
+  await host.page.goto(server.url);
+  assert.equal(await eventually(() => stateOf(host.page), (state) => state === "live"), "live");
+  const rows = () => host.page.$$eval("#access-list li", (items) => items.map((item) => item.innerText.replaceAll("\n", " ")));
+  await host.page.evaluate(() => document.getElementById("enter").click());
+  await host.page.click("#toggle-access");
+  await host.page.fill("#access-name", "Anna <b>");
+  await host.page.selectOption("#access-lifetime", "28800");
+  await host.page.click("#access-form button[type=submit]");
+  const link = await eventually(() => host.page.textContent("#access-made"), (text) => text.includes("#token="));
+  assert.match((await eventually(rows, (all) => all.some((row) => row.includes("Anna")))).at(-1), /Anna <b> link · guest · never used · for 7 hours/);
+
+  const anna = await openPage(browser);
+  await anna.page.goto(link);
+  assert.equal(await eventually(() => stateOf(anna.page), (state) => state === "live"), "live");
+  assert.ok(await anna.page.isHidden("#toggle-access"), "guests have no such panel");
+  const status = (method, path, token) => anna.page.evaluate(
+    async ([method, path, token]) => (await fetch(path, { method, headers: token ? { "X-Nearlight-Token": token } : {} })).status,
+    [method, path, token],
+  );
+  const guest = new URL(link).hash.slice("#token=".length);
+  for (const token of [guest, null]) {
+    for (const [method, path] of [["GET", "links"], ["DELETE", "links/1"]]) assert.equal(await status(method, path, token), 403);
+  }
+  assert.equal(await status("GET", "links", "f".repeat(32)), 401);
+
+  await host.page.selectOption("#access-role", "spectator");
+  await host.page.click("#access-code");
+  const code = await eventually(() => host.page.textContent("#access-made"), (text) => /^\d{3} \d{3}$/.test(text));
+  await screenshot(host.page, "access");
+  const device = await openPage(browser);
+  await device.page.goto(server.url.split("#")[0]);
+  await device.page.waitForSelector("#pair:not([hidden])");
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  await device.page.fill("#pair-code", code);
+  await device.page.click("#pair button");
+  assert.equal(await eventually(() => stateOf(device.page).catch(() => ""), (state) => state === "live"), "live");
+  assert.match((await eventually(rows, (all) => all.some((row) => row.includes("device")))).at(-1), /Chrome on Linux device · spectator · .* · for 7 hours/);
+
+  for (const [name, revoked] of [["Anna <b>", anna], ["Chrome on Linux", device]]) {
+    await host.page.click(`#access-list button[aria-label="Revoke ${name}"]`);
+    assert.match(await eventually(() => stateOf(revoked.page), (state) => /refused|unpaired/.test(state)), /refused|unpaired/);
+  }
+  assert.deepEqual(await eventually(rows, (all) => all.every((row) => !/Anna|Chrome/.test(row))), await rows());
+  assert.equal(await stateOf(host.page), "live");
+  for (const { context } of [host, anna, device]) await context.close();
+});

@@ -127,7 +127,7 @@ pub fn run_links(arguments: &LinksArguments) -> anyhow::Result<ExitCode> {
             let token = added.token().context("a new link has no token: is the file being changed by hand?")?;
             let link = format!("{page}#token={token}");
             if arguments.common.json {
-                let mut object = json(&added);
+                let mut object = added.json();
                 object["link"] = link.into();
                 println!("{object}");
                 return Ok(ExitCode::SUCCESS);
@@ -183,7 +183,7 @@ pub fn run_devices(arguments: &DevicesArguments) -> anyhow::Result<ExitCode> {
                 }
             });
             match state {
-                CodeState::Paired(device) if arguments.common.json => println!("{}", json(&device)),
+                CodeState::Paired(device) if arguments.common.json => println!("{}", device.json()),
                 CodeState::Paired(device) => println!(
                     "  Paired: {} is device {}. `nearlight devices revoke {}` ends it.",
                     device.name, device.number, device.number
@@ -207,7 +207,7 @@ fn page_of(file: &LinkFile) -> anyhow::Result<String> {
 fn list(file: &LinkFile, is_listed: impl Fn(&GivenLink) -> bool, as_json: bool) {
     let links: Vec<GivenLink> = file.links().into_iter().filter(is_listed).collect();
     if as_json {
-        let objects: Vec<_> = links.iter().map(json).collect();
+        let objects: Vec<_> = links.iter().map(GivenLink::json).collect();
         println!("{}", serde_json::Value::from(objects));
         return;
     }
@@ -273,21 +273,12 @@ fn utc(time_s: u64) -> String {
 fn revoke(file: &LinkFile, number_or_name: &str, as_json: bool) -> anyhow::Result<()> {
     let revoked = file.revoke(number_or_name)?;
     if as_json {
-        println!("{}", json(&revoked));
+        println!("{}", revoked.json());
         return Ok(());
     }
     let GivenLink { kind, number, name, .. } = revoked;
     println!("Revoked {} {number}, {name}. Whoever is connected with it is disconnected within a second.", kind.name());
     Ok(())
-}
-
-/// Describes a link without its token, as docs/json.md does.
-fn json(link: &GivenLink) -> serde_json::Value {
-    let GivenLink { number, name, kind, role, created_s, expires_s, uses, used_s, .. } = link;
-    serde_json::json!({
-        "number": number, "name": name, "kind": kind.name(), "role": role.name(), "created_s": created_s,
-        "expires_s": expires_s, "uses": uses, "used_s": used_s,
-    })
 }
 
 /// Writes a time for people, rounded down to its largest unit.

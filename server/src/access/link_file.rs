@@ -99,6 +99,16 @@ impl GivenLink {
     pub fn has_expired(&self, now_s: u64) -> bool {
         self.expires_s.is_some_and(|expires| expires <= now_s)
     }
+
+    /// Describes the link without its token, as docs/json.md does.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        let Self { number, name, kind, role, created_s, expires_s, uses, used_s, .. } = self;
+        serde_json::json!({
+            "number": number, "name": name, "kind": kind.name(), "role": role.name(), "created_s": created_s,
+            "expires_s": expires_s, "uses": uses, "used_s": used_s,
+        })
+    }
 }
 
 /// A code with which one device can be paired.
@@ -220,14 +230,29 @@ impl LinkFile {
     /// # Errors
     /// If no link, or more than one, fits.
     pub fn revoke(&self, number_or_name: &str) -> Result<GivenLink, LinkFileError> {
-        let revoked = self.links.change(|saved| {
+        self.revoke_found(|saved| {
             let fits: Vec<usize> = saved.fitting(number_or_name).collect();
             match fits[..] {
-                [index] => Ok(saved.links.remove(index)),
+                [index] => Ok(index),
                 [] => Err(LinkFileError::Unknown(number_or_name.into())),
                 _ => Err(LinkFileError::Ambiguous { name: number_or_name.into(), count: fits.len() }),
             }
-        })?;
+        })
+    }
+
+    /// Removes the link with this number.
+    pub(crate) fn revoke_number(&self, number: u32) -> Result<GivenLink, LinkFileError> {
+        self.revoke_found(|saved| {
+            let index = saved.links.iter().position(|link| link.number == number);
+            index.ok_or_else(|| LinkFileError::Unknown(number.to_string()))
+        })
+    }
+
+    fn revoke_found(
+        &self,
+        find: impl FnOnce(&SavedAccess) -> Result<usize, LinkFileError>,
+    ) -> Result<GivenLink, LinkFileError> {
+        let revoked = self.links.change(|saved| find(saved).map(|index| saved.links.remove(index)))?;
         self.record_now(AccessEvent::revoked(&revoked));
         Ok(revoked)
     }

@@ -107,7 +107,7 @@ pub(crate) fn router(state: Arc<PageState>) -> Router {
 }
 
 /// Serves programs on this machine, and others only if they send the token.
-async fn with_token(
+pub(crate) async fn with_token(
     State(state): State<Arc<PageState>>,
     Extension(client): Extension<Client>,
     mut request: Request,

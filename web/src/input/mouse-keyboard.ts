@@ -329,7 +329,7 @@ export function isApple(): boolean {
 
 /** Whether the target is one of the page's tools around the picture, rather than a notice or the landing page. */
 export function isTool(target: EventTarget | null): boolean {
-  return target instanceof Element && target.closest(".bar, .show-bar, .hud") !== null;
+  return target instanceof Element && target.closest(".bar, .show-bar, .hud, .access") !== null;
 }
 
 /** Whether the list is open, so that keys choose from it. Browsers that cannot tell might show it. */
