@@ -126,7 +126,6 @@ test("a host sees on the page who may connect, lets a device and a guest in, and
   await host.page.goto(server.url);
   assert.equal(await eventually(() => stateOf(host.page), (state) => state === "live"), "live");
   const rows = () => host.page.$$eval("#access-list li", (items) => items.map((item) => item.innerText.replaceAll("\n", " ")));
-  await host.page.evaluate(() => document.getElementById("enter").click());
   await host.page.click("#toggle-access");
   await host.page.fill("#access-name", "Anna <b>");
   await host.page.selectOption("#access-lifetime", "28800");
@@ -143,10 +142,9 @@ test("a host sees on the page who may connect, lets a device and a guest in, and
     [method, path, token],
   );
   const guest = new URL(link).hash.slice("#token=".length);
-  for (const token of [guest, null]) {
+  for (const token of [guest, "f".repeat(32), null]) {
     for (const [method, path] of [["GET", "links"], ["DELETE", "links/1"]]) assert.equal(await status(method, path, token), 403);
   }
-  assert.equal(await status("GET", "links", "f".repeat(32)), 401);
 
   await host.page.selectOption("#access-role", "spectator");
   await host.page.click("#access-code");
