@@ -3,6 +3,7 @@
 import { Disposables } from "./disposables.ts";
 import type { UserRole } from "./generated/wire.ts";
 import { request, tokenHeader } from "./http.ts";
+import { addressForOthers } from "./link.ts";
 import { element } from "./page.ts";
 
 /** How often an open panel asks for the list. Guess: who waits for a device to be paired sees it at once. */
@@ -81,9 +82,8 @@ export class AccessPanel {
   }
 
   async #makeLink(): Promise<void> {
-    const { token } = await this.#ask("links", "POST", this.#grant()) as { token: string };
-    const link = new URL(document.baseURI);
-    link.search = "";
+    const { token, page } = await this.#ask("links", "POST", this.#grant()) as { token: string; page: string | null };
+    const link = addressForOthers(page);
     link.hash = `token=${token}`;
     element("access-name", HTMLInputElement).value = "";
     this.#showMade("Whoever opens this link is let in. It is shown once:", link.href, true);
@@ -91,10 +91,10 @@ export class AccessPanel {
   }
 
   async #openCode(): Promise<void> {
-    const { code, valid_s } = await this.#ask("links/code", "POST", this.#grant()) as { code: string; valid_s: number };
+    const answer = await this.#ask("links/code", "POST", this.#grant()) as { code: string; valid_s: number; page: string | null };
     element("access-name", HTMLInputElement).value = "";
-    const page = new URL(document.baseURI);
-    this.#showMade(`Open ${page.host}${page.pathname} on the device within ${valid_s / 60} minutes, and type this code:`, code, false);
+    const { href } = addressForOthers(answer.page);
+    this.#showMade(`Open ${href} on the device within ${answer.valid_s / 60} minutes, and type this code:`, answer.code, false);
   }
 
   #grant(): object {

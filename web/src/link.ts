@@ -41,8 +41,19 @@ export function pairingOf(hash: string, device: string | null = null): Pairing |
 
 /** Returns whether a page may ask or open this address: over TLS or on this machine, which browsers consider equally safe. */
 export function isSafe({ protocol, hostname, username, password }: URL): boolean {
-  const isHere = hostname === "localhost" || hostname.endsWith(".localhost") || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
-  return username === "" && password === "" && (protocol === "https:" || (protocol === "http:" && isHere));
+  return username === "" && password === "" && (protocol === "https:" || (protocol === "http:" && isThisMachine(hostname)));
+}
+
+function isThisMachine(hostname: string): boolean {
+  return hostname === "localhost" || hostname.endsWith(".localhost") || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
+}
+
+/** Returns the page's address for other machines, without options and token: this one, unless it is this machine's and the server knows `another`. */
+export function addressForOthers(another: string | null): URL {
+  const own = new URL(document.baseURI);
+  own.search = "";
+  own.hash = "";
+  return (isThisMachine(own.hostname) && another !== null && urlOf(another)) || own;
 }
 
 /** Returns the origin in `?front=`, by which the page came: null without one, `unsafe` for one that is not used. */

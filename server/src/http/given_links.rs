@@ -72,6 +72,7 @@ async fn add(
         let added = file.add(&new)?;
         let mut object = added.json();
         object["token"] = added.token().map(|token| token.to_string()).into();
+        object["page"] = file.page().into();
         tracing::info!(client = %client.0, number = added.number, name = added.name, role = added.role.name(), "a host made a link");
         Ok(object)
     });
@@ -89,7 +90,7 @@ async fn open_code(
         let name = Some(request.name).filter(|name| !name.trim().is_empty());
         let code = file.open_code(request.role, name, unix_time_s().saturating_add(CODE_LIFETIME_S), expires_s)?;
         tracing::info!(client = %client.0, role = request.role.name(), "a host opened a code for a device");
-        Ok(json!({ "code": code.to_string(), "valid_s": CODE_LIFETIME_S }))
+        Ok(json!({ "code": code.to_string(), "valid_s": CODE_LIFETIME_S, "page": file.page() }))
     });
     answer(opened.await)
 }
