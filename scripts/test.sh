@@ -70,7 +70,8 @@ run_nextest() {
   cargo nextest run --cargo-profile "$profile" --color never --no-tests fail --test-threads $(($(nproc) * 3)) "$@"
 }
 
-# Each step selects the whole workspace and filters its tests: for a selection of crates cargo would build libraries with other features.
+# A step selects the whole workspace and filters its tests: for a selection of crates cargo would build libraries with other features. (The kernel's
+# feature changes libraries of many crates, so its step does select.)
 workspace=(--workspace --exclude nearlight-xtask)
 # With --lib, because the library for `nearlight hook` is put beside the commands only when it is asked for.
 rust_build() {
@@ -112,7 +113,7 @@ case ${1:-} in
     step "a NATS server for the tests" scripts/go-program.sh nats-server
     step "rooms and fronts that share NATS" run_nextest --profile all "${workspace[@]}" -E 'package(nearlight-cli) and test(/^(fleet|front)::/)'
     step "the page in Firefox and WebKit, and at a fleet" page 1 tests/firefox.test.mjs tests/webkit.test.mjs tests/fleet.test.mjs
-    step "congestion control in the kernel" run_nextest "${workspace[@]}" --features nearlight-kernel/bpf -E 'package(nearlight-kernel)'
+    step "congestion control in the kernel" run_nextest -p nearlight-kernel --features bpf
     step "erasure codes' kernels in WebAssembly against the plain one" scripts/wasi-kernels.sh check simd128
     step "fuzz targets build and run" scripts/fuzz.sh 2
     step "the receiving library for aarch64, under QEMU" scripts/test-aarch64.sh
