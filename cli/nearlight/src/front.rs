@@ -13,7 +13,7 @@ use crate::announcement::{Announcement, OutputArguments};
 use crate::fleet::FleetSecurity;
 use crate::log::format::LogFormat;
 use crate::sandbox::{SandboxNeeds, ServerSandbox, certificate_paths};
-use crate::serve::stop_signal;
+use crate::serve::termination;
 use crate::{fleet, log, parse};
 
 /// The role of users without a token.
@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: FrontArguments) -> anyhow::Result<ExitCode> {
             port: front.port(),
             rtc_port: None,
         };
-        let stop = stop_signal(true)?;
+        let stop = termination()?;
         output.print(&announcement)?;
         if !output.quiet {
             log::hint("Press Ctrl-C to stop.");

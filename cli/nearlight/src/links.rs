@@ -14,6 +14,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::parse::{self, DAY_S, HOUR_S, MINUTE_S};
 use crate::serve::identity::usual_folder;
+use crate::serve::termination;
 
 /// Interval at which `devices pair` looks whether the device has been paired.
 const PAIRING_CHECK: Duration = Duration::from_millis(250);
@@ -168,20 +169,21 @@ pub fn run_devices(arguments: &DevicesArguments) -> anyhow::Result<ExitCode> {
             }
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let state = runtime.block_on(async {
+                let mut termination = std::pin::pin!(termination()?);
                 let mut check = tokio::time::interval(PAIRING_CHECK);
                 loop {
                     tokio::select! {
                         _ = check.tick() => match file.code_state(&code) {
                             CodeState::Open => {}
-                            ended => return ended,
+                            ended => return anyhow::Ok(ended),
                         },
-                        _ = tokio::signal::ctrl_c() => {
+                        () = &mut termination => {
                             file.close_code(&code);
-                            return CodeState::Void;
+                            return Ok(CodeState::Void);
                         }
                     }
                 }
-            });
+            })?;
             match state {
                 CodeState::Paired(device) if arguments.common.json => println!("{}", device.json()),
                 CodeState::Paired(device) => println!(

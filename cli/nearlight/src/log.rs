@@ -30,9 +30,14 @@ pub(crate) fn notice(words: &str) {
     }
 }
 
+/// Whether people read standard error, and no programs.
+pub(crate) fn is_for_people() -> bool {
+    matches!(FORMAT.get(), None | Some(LogFormat::Text))
+}
+
 /// Writes what to do next, for a person at a terminal.
 pub(crate) fn hint(words: &str) {
-    if matches!(FORMAT.get(), None | Some(LogFormat::Text)) {
+    if is_for_people() {
         eprintln!("{words}");
     }
 }

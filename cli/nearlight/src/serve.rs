@@ -591,7 +591,7 @@ fn reload_on_hangup(certificate_check: Arc<Notify>) -> anyhow::Result<()> {
 
 /// Completes with the first termination signal. From the call on, not only from the first poll, such a signal no longer ends the process by
 /// itself.
-pub(crate) fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()>> {
+pub(crate) fn termination() -> anyhow::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(async move {
@@ -599,6 +599,14 @@ pub(crate) fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
+    })
+}
+
+/// Completes with [`termination`], and says what happens then.
+fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()>> {
+    let termination = termination()?;
+    Ok(async move {
+        termination.await;
         if !quiet {
             log::notice("nearlight: disconnecting all clients");
         }

@@ -102,10 +102,11 @@ fn exit_when_output_closes() {
             // EPIPE, which the panic only describes in text.
             Some(reason) if reason.ends_with("(os error 32)") => std::process::exit(OUTPUT_CLOSED),
             Some(reason) => {
-                eprintln!("nearlight: cannot write to standard output: {reason}");
+                log::failure(&format!("cannot write to standard output: {reason}"));
                 std::process::exit(1);
             }
-            None => usual(panic),
+            None if log::is_for_people() => usual(panic),
+            None => log::failure(&format!("this is a fault of the program, please report it: {panic}")),
         }
     }));
 }

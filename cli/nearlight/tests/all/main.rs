@@ -1,5 +1,6 @@
 //! All integration tests of this crate, in one binary: each links everything that the crate uses.
 
+mod access;
 mod agones;
 mod end_to_end;
 mod ethernet;

@@ -326,6 +326,12 @@ fn a_full_disk_is_reported_in_a_line() {
         output.status.code() == Some(1) && words.contains("standard output") && words.lines().count() == 1,
         "{words}"
     );
+    let full = File::options().write(true).open("/dev/full").expect("a device that is full");
+    let serve = ["serve", "--test-card", "--ephemeral", "--port", "0", "--json", "--log-format", "json"];
+    let output = nearlight().args(serve).stdout(full).stderr(Stdio::piped()).output().expect("runs");
+    let words = text(&output.stderr);
+    let last: Value = serde_json::from_str(words.lines().last().expect("a line")).expect("JSON");
+    assert_eq!((output.status.code(), &last["level"]), (Some(1), &Value::from("ERROR")), "{words}");
 }
 
 #[test]
