@@ -234,8 +234,8 @@ fn a_server_that_starts_again_has_the_same_links_until_the_owner_replaces_the_to
 
 #[test]
 fn the_owner_s_certificate_is_read_again_when_it_was_renewed() {
-    let folder = scratch("renewed");
-    let _ = std::fs::remove_dir_all(&folder);
+    // The server does not stay root, and reads the files anew as another user, whom the checkout may be hidden from.
+    let folder = std::env::temp_dir().join(format!("nearlight-renewed-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     // As clients of ACME do it: new files, and links that change.
     let renew = |number: u32| {
@@ -261,6 +261,7 @@ fn the_owner_s_certificate_is_read_again_when_it_was_renewed() {
     server.interrupt("-HUP");
     assert!((0..10).any(|_| is_shown(&second)), "the new certificate is never shown");
     assert!(!is_shown(&first));
+    std::fs::remove_dir_all(folder).expect("removed");
 }
 
 #[test]
