@@ -90,7 +90,7 @@ other_page_files() {
   local file
   for file in web/tests/*.test.mjs; do
     file=${file#web/}
-    case " ${timed_page_files[*]} tests/firefox.test.mjs tests/webkit.test.mjs tests/fleet.test.mjs " in
+    case " ${timed_page_files[*]} tests/firefox.test.mjs tests/webkit.test.mjs tests/fleet.test.mjs tests/nearest.test.mjs " in
       *" $file "*) ;;
       *) echo "$file" ;;
     esac
@@ -112,7 +112,7 @@ case ${1:-} in
     step "Kubernetes' manifests" deploy/kubernetes/check.sh
     step "a NATS server for the tests" scripts/go-program.sh nats-server
     step "rooms and fronts that share NATS" run_nextest --profile all "${workspace[@]}" -E 'package(nearlight-cli) and test(/^(fleet|front)::/)'
-    step "the page in Firefox and WebKit, and at a fleet" page 1 tests/firefox.test.mjs tests/webkit.test.mjs tests/fleet.test.mjs
+    step "the page in Firefox and WebKit, and at a fleet" page 1 tests/firefox.test.mjs tests/webkit.test.mjs tests/fleet.test.mjs tests/nearest.test.mjs
     step "congestion control in the kernel" run_nextest -p nearlight-kernel --features bpf
     step "erasure codes' kernels in WebAssembly against the plain one" scripts/wasi-kernels.sh check simd128
     step "fuzz targets build and run" scripts/fuzz.sh 2

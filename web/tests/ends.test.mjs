@@ -1,10 +1,14 @@
 // Whatever a part of the page starts ends with it: in virtual time, without a browser.
 
 import assert from "node:assert/strict";
+import { webcrypto } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { load } from "./load.mjs";
 import { VirtualTime, fakePage, event } from "./virtual.mjs";
+
+// Node 18 has it under this name alone.
+globalThis.crypto ??= webcrypto;
 
 const time = new VirtualTime();
 const page = fakePage();
