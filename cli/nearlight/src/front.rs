@@ -13,7 +13,7 @@ use crate::announcement::{Announcement, OutputArguments};
 use crate::fleet::FleetSecurity;
 use crate::log::format::LogFormat;
 use crate::sandbox::{SandboxNeeds, ServerSandbox, certificate_paths};
-use crate::serve::termination;
+use crate::signals::termination;
 use crate::{fleet, log, parse};
 
 /// The role of users without a token.

@@ -21,6 +21,7 @@ pub mod parse;
 pub mod program;
 mod sandbox;
 pub mod serve;
+mod signals;
 pub mod terminal;
 pub mod view;
 

@@ -14,7 +14,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::parse::{self, DAY_S, HOUR_S, MINUTE_S};
 use crate::serve::identity::usual_folder;
-use crate::serve::termination;
+use crate::signals::termination;
 
 /// Interval at which `devices pair` looks whether the device has been paired.
 const PAIRING_CHECK: Duration = Duration::from_millis(250);
@@ -155,6 +155,9 @@ pub fn run_devices(arguments: &DevicesArguments) -> anyhow::Result<ExitCode> {
         Some(DevicesAction::Revoke { device }) => revoke(&file, device, arguments.common.json)?,
         Some(DevicesAction::Pair { name, valid, grant }) => {
             let page = page_of(&file)?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            // From here on, so that a code that is open is withdrawn whenever the signal comes.
+            let termination = runtime.block_on(async { termination() })?;
             let code =
                 file.open_code(grant.role, name.clone(), unix_time_s().saturating_add(*valid), grant.expires_s())?;
             if arguments.common.json {
@@ -167,23 +170,22 @@ pub fn run_devices(arguments: &DevicesArguments) -> anyhow::Result<ExitCode> {
                     duration(*valid)
                 );
             }
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let state = runtime.block_on(async {
-                let mut termination = std::pin::pin!(termination()?);
+                let mut termination = std::pin::pin!(termination);
                 let mut check = tokio::time::interval(PAIRING_CHECK);
                 loop {
                     tokio::select! {
                         _ = check.tick() => match file.code_state(&code) {
                             CodeState::Open => {}
-                            ended => return anyhow::Ok(ended),
+                            ended => return ended,
                         },
                         () = &mut termination => {
                             file.close_code(&code);
-                            return Ok(CodeState::Void);
+                            return CodeState::Void;
                         }
                     }
                 }
-            })?;
+            });
             match state {
                 CodeState::Paired(device) if arguments.common.json => println!("{}", device.json()),
                 CodeState::Paired(device) => println!(

@@ -5,11 +5,9 @@ pub(crate) mod identity;
 mod proxies;
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -27,8 +25,6 @@ use nearlight_server::{
 use nearlight_session::pace::Mode;
 use nearlight_units::Bitrate;
 use nearlight_wire::RecoveryPolicy;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
 
 use self::identity::{IdentityArguments, StateFiles};
 use self::proxies::ProxyArguments;
@@ -39,6 +35,7 @@ use crate::log::format::LogFormat;
 #[cfg(target_os = "linux")]
 use crate::program::ProgramArguments;
 use crate::sandbox::{SandboxNeeds, ServerSandbox, certificate_paths};
+use crate::signals::{reload_on_hangup, stop_signal};
 use crate::{agones, fleet, log, memory, parse};
 
 #[derive(Debug, Args)]
@@ -571,44 +568,4 @@ fn unity_notice(unity: &UnityOptions) -> String {
         "WITHOUT A TOKEN, anyone who can reach this port with a client of Unity Render Streaming can view and control the scene"
     };
     format!("{who}. Their signalling is also accepted over plain HTTP from other machines; the media is encrypted.\n")
-}
-
-/// Has the certificate read again at each SIGHUP, as services expect. At a terminal, the signal says that the terminal was closed, and ends the
-/// server.
-fn reload_on_hangup(certificate_check: Arc<Notify>) -> anyhow::Result<()> {
-    if std::io::stdin().is_terminal() || std::io::stderr().is_terminal() {
-        return Ok(());
-    }
-    let mut hangups = signal(SignalKind::hangup())?;
-    tokio::spawn(async move {
-        while hangups.recv().await.is_some() {
-            tracing::info!("SIGHUP: the certificate is read again");
-            certificate_check.notify_one();
-        }
-    });
-    Ok(())
-}
-
-/// Completes with the first termination signal. From the call on, not only from the first poll, such a signal no longer ends the process by
-/// itself.
-pub(crate) fn termination() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
-}
-
-/// Completes with [`termination`], and says what happens then.
-fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()>> {
-    let termination = termination()?;
-    Ok(async move {
-        termination.await;
-        if !quiet {
-            log::notice("nearlight: disconnecting all clients");
-        }
-    })
 }
