@@ -28,6 +28,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use nearlight_net::{Clock, PageStream, RateLimiter, RatePolicy};
 use nearlight_units::{Span, Time, lock};
+use serde::Serialize;
 
 use crate::access::hosts::{Hosts, requested_host};
 use crate::http::forwarding::{PathPrefix, Requester, TrustedProxies, is_forwarded};
@@ -69,6 +70,11 @@ const DEFAULT_HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
+
+/// Answers with JSON that no browser and no proxy keeps.
+pub(crate) fn uncached_json(body: impl Serialize) -> Response {
+    ([(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
+}
 
 /// The time limits of a connection.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -66,5 +65,5 @@ pub(super) async fn origins(State(shared): State<Arc<Shared>>, request: Request)
     if servers.is_empty() {
         return full(PlacementError::NoServer).into_response();
     }
-    ([(header::CACHE_CONTROL, "no-store")], Json(Origins { servers })).into_response()
+    crate::http::uncached_json(Origins { servers })
 }

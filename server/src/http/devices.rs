@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use nearlight_wire::Bytes32;
 use serde::{Deserialize, Serialize};
 
 use crate::access::code_pairing::{CodePairingError, PairedDevice, StartedExchange};
+use crate::http::uncached_json;
 use crate::state::{ServerState, clean};
 use crate::transports::rtc::whep::{Client, HttpRefusal};
 
@@ -63,7 +64,7 @@ async fn start(
     let share = request.share.parse().map_err(|_| CodePairingError::Share);
     let now = state.clock.now();
     match share.and_then(|share| state.code_pairing.start(links, now, client.0, &share, &request.device)) {
-        Ok(StartedExchange { name, share }) => answer(StartAnswer { exchange: name, share: share.to_string() }),
+        Ok(StartedExchange { name, share }) => uncached_json(StartAnswer { exchange: name, share: share.to_string() }),
         Err(error) => refuse(&client, &error),
     }
 }
@@ -82,7 +83,7 @@ async fn confirm(
         Ok(Ok(PairedDevice { link, confirmation })) => {
             tracing::info!(client = %client.0, number = link.number, name = link.name, role = link.role.name(), "a device was paired");
             let (role, name, expires_s) = (link.role.name(), link.name, link.expires_s);
-            answer(ConfirmAnswer { confirmation, role, name, expires_s })
+            uncached_json(ConfirmAnswer { confirmation, role, name, expires_s })
         }
         Ok(Err(error)) => refuse(&client, &error),
         Err(error) => {
@@ -91,10 +92,6 @@ async fn confirm(
                 .into_response()
         }
     }
-}
-
-fn answer(body: impl Serialize) -> Response {
-    ([(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
 }
 
 fn refuse(client: &Client, error: &CodePairingError) -> Response {

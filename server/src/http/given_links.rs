@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::access::link_file::{GivenLink, LinkFile, LinkFileError, LinkKind, NewLink, role_name, unix_time_s};
 use crate::http::page::{PageState, with_token};
+use crate::http::uncached_json;
 use crate::state::{ServerState, clean};
 use crate::transports::rtc::whep::{Client, HttpRefusal};
 
@@ -143,7 +144,7 @@ async fn change(
 
 fn answer(result: Result<Value, HttpRefusal>) -> Response {
     match result {
-        Ok(body) => ([(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response(),
+        Ok(body) => uncached_json(body),
         Err(refused) => refused.into_response(),
     }
 }

@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::access::hosts::requested_host;
 use crate::http::forwarding::is_forwarded;
+use crate::http::uncached_json;
 use crate::metrics::{Exposition, Metrics};
 use crate::transports::rtc::whep::{Client, HttpRefusal, token_in};
 
@@ -173,7 +174,7 @@ async fn session_info(
     let role = role.map(|Extension(role)| role.name());
     let webtransport_port = state.access.webtransport_port(&request);
     let info = *state.info.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-    ([(header::CACHE_CONTROL, "no-store")], axum::Json(Description { info, role, webtransport_port })).into_response()
+    uncached_json(Description { info, role, webtransport_port })
 }
 
 async fn model(State(state): State<Arc<PageState>>) -> Response {

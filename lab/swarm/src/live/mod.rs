@@ -241,7 +241,7 @@ pub async fn run(
 /// Processor times at one moment.
 struct ProcessorTimes {
     at: Time,
-    /// Of this process, and of the server's.
+    /// The times that this process and the server's have used, each none if it is unknown.
     used: [Option<Span>; 2],
 }
 

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::signalling::{MAX_QUEUED_MESSAGES, OwnedRequest, SignallingEvent, SignallingTask};
 use crate::http::page::{RefusalCheck, asset};
+use crate::http::uncached_json;
 use crate::transports::rtc::whep::{Client, HttpRefusal, read, token_in};
 
 /// Longest time that the server waits for a client's goodbye.
@@ -118,7 +119,7 @@ fn unreadable(query: &QueryRejection) -> Response {
 
 async fn config(State(access): State<Arc<Access>>) -> Response {
     let config = json!({ "useWebSocket": true, "startupMode": access.signalling.mode().name(), "logging": "none" });
-    ([(header::CACHE_CONTROL, "no-store")], axum::Json(config)).into_response()
+    uncached_json(config)
 }
 
 async fn page_or_websocket(
@@ -273,7 +274,7 @@ async fn handle_request(
         if access.signalling.send(SignallingEvent::Request(Box::new(asked))).await { answer.await.ok() } else { None };
     let refused = match reply {
         Some(Reply::Json(value)) => {
-            return ([(header::CACHE_CONTROL, "no-store")], axum::Json(value)).into_response();
+            return uncached_json(value);
         }
         Some(Reply::Done) => return "OK".into_response(),
         Some(Reply::NotFound) => HttpRefusal::new(StatusCode::NOT_FOUND, "there is no such session, or no such path"),
