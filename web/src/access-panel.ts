@@ -2,7 +2,7 @@
 
 import { Disposables } from "./disposables.ts";
 import type { UserRole } from "./generated/wire.ts";
-import { request, tokenHeader } from "./http.ts";
+import { refusalOf, request, tokenHeader } from "./http.ts";
 import { addressForOthers } from "./link.ts";
 import { element } from "./page.ts";
 
@@ -115,17 +115,23 @@ export class AccessPanel {
   async #refresh(): Promise<void> {
     const { links } = await this.#ask("links", "GET") as { links: GivenLink[] };
     const nowS = Date.now() / 1000;
-    this.#list.replaceChildren(...links.map((link) => this.#row(link, nowS)));
+    // A row that stays keeps the keyboard's focus.
+    const shown = new Map([...this.#list.children].map((row) => [(row as HTMLElement).dataset.number, row]));
+    const rows = links.map((link) => shown.get(String(link.number)) ?? this.#row(link));
+    for (const row of shown.values()) if (!rows.includes(row)) row.remove();
+    for (const row of rows) if (!row.isConnected) this.#list.append(row);
+    for (const [index, link] of links.entries()) {
+      const facts = [link.kind, link.role, usesOf(link, nowS), expiryOf(link, nowS)];
+      (rows[index]?.querySelector("small") as HTMLElement).textContent = facts.join(" · ");
+    }
     element("access-empty").hidden = links.length > 0;
   }
 
-  #row(link: GivenLink, nowS: number): HTMLLIElement {
+  #row(link: GivenLink): HTMLLIElement {
     const row = document.createElement("li");
     row.dataset.number = String(link.number);
     const name = document.createElement("span");
     name.textContent = link.name;
-    const facts = document.createElement("small");
-    facts.textContent = [link.kind, link.role, usesOf(link, nowS), expiryOf(link, nowS)].join(" · ");
     const revoke = document.createElement("button");
     revoke.type = "button";
     revoke.textContent = "Revoke";
@@ -136,7 +142,7 @@ export class AccessPanel {
         await this.#refresh();
       });
     });
-    row.append(name, facts, revoke);
+    row.append(name, document.createElement("small"), revoke);
     return row;
   }
 
@@ -150,9 +156,7 @@ export class AccessPanel {
       signal: AbortSignal.timeout(ANSWER_LIMIT_MS),
     });
     if (response.ok) return response.json();
-    // A proxy's page is no sentence.
-    const isText = response.headers.get("content-type")?.startsWith("text/plain");
-    throw new Error(isText ? (await response.text()).trim() : `HTTP ${response.status}`);
+    throw new Error(await refusalOf(response));
   }
 }
 

@@ -1,6 +1,7 @@
 // Pairs this device with the server by a code of six digits (docs/wire.md).
 
 import initCore, { DevicePairing } from "./core/core.js";
+import { refusalOf } from "./http.ts";
 
 /** Time that the server has to answer each of the two requests. */
 const ANSWER_LIMIT_MS = 5_000;
@@ -34,7 +35,5 @@ async function post(path: string, body: object): Promise<unknown> {
     throw new Error("The server does not answer. Check that it runs, and try again.", { cause: error });
   });
   if (response.ok) return response.json();
-  // The server's own words; a proxy's pages are no sentence.
-  const words = response.headers.get("content-type")?.startsWith("text/plain") ? (await response.text()).trim() : `HTTP ${response.status}`;
-  throw new Error(`${words.charAt(0).toUpperCase()}${words.slice(1)}.`);
+  throw new Error(await refusalOf(response));
 }

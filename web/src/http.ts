@@ -26,6 +26,13 @@ export function tokenHeader(token: string): Record<string, string> {
   return { "X-Nearlight-Token": token };
 }
 
+/** Returns why the server refused, as a sentence. A proxy's page is none, so its status is given. */
+export async function refusalOf(response: Response): Promise<string> {
+  const isText = response.headers.get("content-type")?.startsWith("text/plain");
+  const words = isText ? (await response.text()).trim() : `HTTP ${response.status}`;
+  return `${words.charAt(0).toUpperCase()}${words.slice(1)}.`;
+}
+
 /** Returns what a proxy in front of the server asks for, or null where the answer is the server's, which asks for a bearer token. */
 export function proxyRefusal({ status, headers }: Response): string | null {
   if (status === 407) return "A proxy on the way to the server asks for a name and a password, which this browser has not sent.";
