@@ -1,12 +1,13 @@
 // The page: connects the shell, the worker that plays the stream, the screen's user and the headset.
 
 import { AccessPanel } from "./access-panel.ts";
+import { isClipboardShared, listenToPastes, writeClipboard } from "./clipboard.ts";
 import { pageTime } from "./clock.ts";
 import { showCursor } from "./cursor.ts";
 import { Disposables } from "./disposables.ts";
 import { Fleet } from "./fleet.ts";
 import { TRANSPORTS } from "./generated/core.ts";
-import { type ControllerDescription, MAX_CLIPBOARD_BYTES, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES } from "./generated/wire.ts";
+import { type ControllerDescription, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES } from "./generated/wire.ts";
 import { Headset, type HeadsetOut, headsetOffer } from "./headset.ts";
 import type { Hooks } from "./hooks.ts";
 import { Hud } from "./hud.ts";
@@ -61,8 +62,7 @@ export class App {
   /** Draws the server's pictures in the headset. */
   #streamed: StreamedEyes | null = null;
   #entering = false;
-  /** The user lets the application read pasted text and write the clipboard: ?clipboard before the link's fragment. */
-  readonly #clipboard = new URLSearchParams(location.search).has("clipboard");
+  readonly #clipboard = isClipboardShared();
   #marker: Marker | null = null;
   #stream: StreamDescription | null = null;
   #statistics: Statistics | null = null;
@@ -151,21 +151,9 @@ export class App {
       if (event.persisted) location.reload();
     });
     for (const name of ["gamepadconnected", "gamepaddisconnected"]) window.addEventListener(name, () => this.#sendDevices(), { signal });
-    const onPaste = (event: ClipboardEvent): void => {
-      const text = event.clipboardData?.getData("text/plain");
-      if (!text || !this.#clipboard) return;
-      event.preventDefault();
-      const bytes = new TextEncoder().encode(text).length;
-      if (bytes > MAX_CLIPBOARD_BYTES) {
-        const mebibytes = (size: number): string => `${(size / 2 ** 20).toFixed(1)} MiB`;
-        const words = `Not pasted: the text has ${mebibytes(bytes)}, and at most ${mebibytes(MAX_CLIPBOARD_BYTES)} can be passed on. Copy less at once.`;
-        console.warn(words);
-        this.#shell.onNotice(words);
-        return;
-      }
-      this.#post({ type: "clipboard", text });
-    };
-    document.addEventListener("paste", onPaste, { signal });
+    if (this.#clipboard) {
+      listenToPastes({ onPasted: (text) => this.#post({ type: "clipboard", text }), onNotice: (words) => this.#shell.onNotice(words) }, signal);
+    }
   }
 
   /** Ends everything that the page has started: its session is over, or the page is hidden for good. */
@@ -306,8 +294,7 @@ export class App {
         showCursor(element("stage"), message.cursor);
         break;
       case "clipboard":
-        // Browsers want the page in front and a user who has done something; nothing else can be done about it.
-        navigator.clipboard.writeText(message.text).catch((error: unknown) => console.warn("the clipboard was not written:", error));
+        writeClipboard(message.text);
         break;
       case "received":
         if (message.reliable) this.#program.onMessage(message.data);
