@@ -23,6 +23,10 @@ window.fetch = async (address, options = {}) => {
 };
 
 const [WIDTH, HEIGHT, CELL] = [640, 360, 8];
+/** The encoder leaves out a picture that has not come out of it by then. */
+const LEFT_OUT_AFTER_US = 1_000_000n;
+/** After this pause no picture is left in the encoder. */
+const START_PAUSE_US = 300_000n;
 const micros = () => BigInt(Math.round(performance.now() * 1000) + 3_600_000_000);
 
 async function answer(offer) {
@@ -51,14 +55,17 @@ async function answer(offer) {
   };
   await peer.setRemoteDescription({ type: "offer", sdp: offer });
   const sender = peer.addTrack(generator, new MediaStream([generator]));
-  // One picture at a time is in the encoder, so that what comes out of it is known by name.
+  // One picture at a time is in the encoder, so that what comes out of it is known by name. Until it has a bit rate, the encoder keeps the newest
+  // picture and drops the others, so notes begin after the first picture that comes out of it.
   let drawn = null;
+  let startsAt = null;
   const { readable, writable } = sender.createEncodedStreams();
   const noted = new TransformStream({
     transform(frame, controller) {
       const picture = drawn;
       drawn = null;
-      if (picture && session?.readyState === "open" && window.fakeWhep.notes) session.send(note(frame, picture));
+      startsAt ??= micros() + START_PAUSE_US;
+      if (picture?.isNamed && session?.readyState === "open" && window.fakeWhep.notes) session.send(note(frame, picture));
       controller.enqueue(frame);
     },
   });
@@ -73,11 +80,11 @@ async function answer(offer) {
     if (peer.connectionState === "closed") return clearInterval(timer);
     if (peer.connectionState !== "connected") return undefined;
     const began = micros();
-    // The encoder may leave one out.
-    if (drawn && began - drawn.began < 100_000n) return undefined;
+    const isBusy = drawn && began - drawn.began < LEFT_OUT_AFTER_US;
+    if (startsAt !== null && (isBusy || began < startsAt)) return undefined;
     draw(context, frame, input);
     const picture = new VideoFrame(canvas, { timestamp: performance.now() * 1000 });
-    drawn = { frame, input, began };
+    drawn = { frame, input, began, isNamed: startsAt !== null };
     void writer.write(picture);
     frame += 1;
     return undefined;
