@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
@@ -39,7 +39,7 @@ use self::gamepads::ProgramGamepads;
 use self::graphics::name_renderer;
 use self::launcher::Launcher;
 use self::limits::{ProgramLimits, SharedOutputLimit};
-use self::program::Bubblewrap;
+use self::program::{Bubblewrap, RunningProgram};
 use crate::clock::{now, pause};
 use crate::input::gamepads::PadChange;
 use crate::specification::{Compositor, ProgramExit, ProgramOptions, Report, SupervisorCommand, Task};
@@ -62,6 +62,8 @@ const MAX_RESTART_DELAY: Duration = Duration::from_secs(30);
 const MIN_STABLE_RUN: Duration = Duration::from_secs(5);
 /// Maximum time that a program may block in a read of its gamepad, during which not even a signal ends it.
 const MAX_BLOCKED_READ: Duration = Duration::from_secs(1);
+/// Maximum time for which the end of a program waits for its output to be read. Guess: a process that is no descendant may hold the pipe.
+const MAX_OUTPUT_DELAY: Duration = Duration::from_secs(1);
 /// Maximum number of events that wait for the supervisor. The threads that read output and commands wait beyond it. Guess: it handles
 /// thousands a second.
 const MAX_QUEUED_EVENTS: usize = 64;
@@ -206,10 +208,11 @@ impl Supervisor {
         let limits = self.limit_resources();
         let mut pause = MIN_RESTART_DELAY;
         loop {
-            let (process, how) = self.start_program(&files)?;
+            let program = self.start_program(&files)?;
             let count = self.gamepads.as_ref().map_or(0, ProgramGamepads::count);
-            report(&Report::Started { how: format!("{how}{limits}, {gamepads}"), gamepads: count });
-            let Some((ending, ran)) = self.wait_for(process)? else { return Ok(()) };
+            let how = format!("{}{limits}, {gamepads}", program.description);
+            report(&Report::Started { how, gamepads: count });
+            let Some((ending, ran)) = self.wait_for(&program)? else { return Ok(()) };
             self.hint_after(ending, ran < MIN_STABLE_RUN);
             let again = self.options.restart.applies(ending);
             report(&Report::Ended { ending, again });
@@ -261,9 +264,10 @@ impl Supervisor {
         if self.options.compositor == Compositor::X11 { check_socket_folder() } else { Ok(()) }
     }
 
-    /// Waits for the program's end. Returns how it ended and how long it ran; `None` if the server closes before.
-    fn wait_for(&mut self, process: Option<Pid>) -> Result<Option<(ProgramExit, Duration)>, String> {
-        let (begun, mut ended) = (now(), None);
+    /// Waits for the program's end and reports what it has printed until then. Returns how it ended and how long it ran; `None` if the server
+    /// closes before.
+    fn wait_for(&mut self, program: &RunningProgram) -> Result<Option<(ProgramExit, Duration)>, String> {
+        let (begun, mut ended, mut over_since) = (now(), None, None);
         let (mut looked, mut interrupted) = (begun, begun);
         loop {
             if self.handle_event(POLL_INTERVAL) == Request::Close {
@@ -277,12 +281,25 @@ impl Supervisor {
                 self.interrupt_reads();
                 interrupted = looked;
             }
-            ended = self.reap(process)?.or(ended);
+            ended = self.reap(program.process)?.or(ended);
             let others = || descendants().iter().any(|(child, _)| Some(*child) != self.server_process());
-            if let Some(ending) = ended.filter(|_| !others()) {
-                return Ok(Some((ending, begun.elapsed())));
+            let Some(ending) = ended.filter(|_| !others()) else { continue };
+            let since: Instant = *over_since.get_or_insert(looked);
+            if program.is_output_read() || since.elapsed() >= MAX_OUTPUT_DELAY {
+                let ran = begun.elapsed();
+                return Ok(if self.handle_queued() == Request::Close { None } else { Some((ending, ran)) });
             }
         }
+    }
+
+    /// Handles the events that wait in the queue.
+    fn handle_queued(&mut self) -> Request {
+        for _ in 0..MAX_QUEUED_EVENTS {
+            if self.handle_event(Duration::ZERO) == Request::Close {
+                return Request::Close;
+            }
+        }
+        Request::None
     }
 
     fn interrupt_reads(&self) {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nearlight_units::{Bytes, Span, Time, lock};
@@ -114,9 +114,9 @@ impl Supervisor {
     }
 
     /// Starts a thread that passes on lines until the pipe is closed. Lines beyond the limit of the log are counted.
-    pub(super) fn read_lines(&self, pipe: Option<impl Read + Send + 'static>) {
-        let (Some(pipe), events, limit) = (pipe, self.events.clone(), Arc::clone(&self.output)) else { return };
-        thread::spawn(move || {
+    pub(super) fn read_lines(&self, pipe: Option<impl Read + Send + 'static>) -> Option<JoinHandle<()>> {
+        let (pipe, events, limit) = (pipe?, self.events.clone(), Arc::clone(&self.output));
+        let reading = thread::spawn(move || {
             let mut reader = BufReader::with_capacity(UNLOGGED_BYTES, pipe);
             let (mut line, mut unlogged) = (Vec::new(), 0);
             loop {
@@ -146,6 +146,7 @@ impl Supervisor {
                 let _ = events.send(SupervisorEvent::Line(notice));
             }
         });
+        Some(reading)
     }
 }
 

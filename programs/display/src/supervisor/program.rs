@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
 
 use rustix::process::Pid;
 
@@ -25,6 +26,22 @@ use crate::supervisor::visible_files::VisibleFiles;
 const INIT_SCRIPT: &str = r#""$@"; status=$?; while kill -0 -1 2>/dev/null; do sleep 0.2; done; exit $status"#;
 /// A shell command that prints which of its arguments its user cannot read.
 const UNREADABLE_SCRIPT: &str = r#"for file; do test -r "$file" || printf '%s\n' "$file"; done"#;
+
+/// A program that has been started.
+pub(super) struct RunningProgram {
+    pub(super) process: Option<Pid>,
+    /// How it runs, for the log.
+    pub(super) description: String,
+    /// The threads that read its output.
+    outputs: Vec<JoinHandle<()>>,
+}
+
+impl RunningProgram {
+    /// Returns whether all that the program has printed waits in the supervisor's queue.
+    pub(super) fn is_output_read(&self) -> bool {
+        self.outputs.iter().all(JoinHandle::is_finished)
+    }
+}
 
 impl Supervisor {
     /// Returns the program's user, if it is not the server's.
@@ -122,8 +139,7 @@ impl Supervisor {
         Ok(String::from_utf8_lossy(&output.stdout).lines().map(PathBuf::from).collect())
     }
 
-    /// Starts the program. Returns its process and a description for the log.
-    pub(super) fn start_program(&self, files: &VisibleFiles) -> Result<(Option<Pid>, String), String> {
+    pub(super) fn start_program(&self, files: &VisibleFiles) -> Result<RunningProgram, String> {
         let program = self.options.command.first().ok_or("no program")?;
         let file = find_program(program).ok_or_else(|| format!("there is no program {}", program.display()))?;
         let server = self.server.as_ref().ok_or("no display")?;
@@ -149,15 +165,15 @@ impl Supervisor {
         let launcher = self.launcher.as_ref().ok_or("nothing starts programs")?;
         let mut child =
             launcher.spawn(command).map_err(|error| format!("{} does not start: {error}", file.display()))?;
-        self.read_lines(child.stdout.take());
-        self.read_lines(child.stderr.take());
+        let outputs = [self.read_lines(child.stdout.take()), self.read_lines(child.stderr.take())];
         let user = match &self.user {
             ProgramUser::Other(identity) => format!("as {}, ", identity.name),
             ProgramUser::Own => String::new(),
             ProgramUser::OnlyRoot(why) => format!("as root ({why}), "),
         };
         let without_alsa = without_alsa.map_or_else(String::new, |reason| format!(", {reason}"));
-        Ok((pid(child.id()), format!("{user}{how}{without_alsa}")))
+        let description = format!("{user}{how}{without_alsa}");
+        Ok(RunningProgram { process: pid(child.id()), description, outputs: outputs.into_iter().flatten().collect() })
     }
 
     /// Returns the command that makes the sandbox, and its description.
