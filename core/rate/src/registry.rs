@@ -251,6 +251,7 @@ pub const PRESETS: &[Preset] = &[
 const ABLATIONS: &[Preset] = &[
     ablation("frame-clocked/no-overdue", |bounds| Box::new(FrameClocked::without(bounds, Mechanism::Overdue))),
     ablation("frame-clocked/no-overload", |bounds| Box::new(FrameClocked::without(bounds, Mechanism::Overload))),
+    ablation("frame-clocked/no-policing", |bounds| Box::new(FrameClocked::without(bounds, Mechanism::Policing))),
     ablation("frame-clocked/no-sharing", |bounds| Box::new(FrameClocked::without(bounds, Mechanism::Sharing))),
     ablation("frame-clocked/no-interleaving", |bounds| {
         Box::new(FrameClocked::without(bounds, Mechanism::Interleaving))

@@ -36,7 +36,7 @@ impl Dispersion {
         }
         // Few lost packets were lost behind the bottleneck, or at random. Many were dropped by a full queue in front of it.
         let all = self.bytes + self.lost;
-        let are_few = self.bytes.get() as f64 >= all.get() as f64 * parameters.noise_floor();
+        let are_few = self.lost.get() as f64 <= all.get() as f64 * parameters.many_lost();
         let served = if are_few { all } else { self.bytes };
         let rate = served.over(self.arrived).as_bps() as f64;
         Some(Sample { rate, is_lower_bound: self.arrived <= self.sent.mul_f64(parameters.dispersed_ratio()) })
@@ -106,7 +106,8 @@ impl Train {
         last.bytes += report.packet.size;
         last.lost += std::mem::take(&mut self.lost);
         last.sent_at = report.packet.sent_at;
-        last.arrived_at = last.arrived_at.max(arrived_at);
+        // Where a packet overtakes others, these were late by themselves, and the bottleneck has not served them so slowly.
+        last.arrived_at = arrived_at;
     }
 
     fn since(&self, begin: &Checkpoint) -> Dispersion {
@@ -244,15 +245,15 @@ impl Capacity {
         }
     }
 
-    /// Handles a sample. A lower bound raises the estimate by one step at most. A sample far below it is a change of the path and counts at
-    /// once. Any other is averaged.
+    /// Handles a sample. A lower bound raises the estimate by one step at most. A sample far below it counts at once if the next frame meets the
+    /// queue that a slower path leaves. Any other is averaged.
     fn on_sample(&mut self, Sample { rate, is_lower_bound }: Sample, end: &FrameEnd, parameters: &Parameters) {
         let before = self.estimate.unwrap_or(rate);
         let decay = 1.0 - end.frame_interval.as_secs_f64() / parameters.memory.as_secs_f64();
         self.peak = Some(self.peak.map_or(rate, |peak| (peak * decay).max(rate)));
         self.estimate = Some(if is_lower_bound {
             rate.clamp(before, before * parameters.probe_gain)
-        } else if rate < before * parameters.noise_floor() {
+        } else if end.met_queue && rate < before * parameters.noise_floor() {
             rate
         } else {
             before + (rate - before) * parameters.capacity_gain()
@@ -268,9 +269,10 @@ impl Capacity {
         }
     }
 
-    /// Handles the end of a report: the frame that is still arriving may show already that the path has become slower.
-    pub(super) fn look_early(&mut self, parameters: &Parameters) {
-        let sample = self.train.and_then(|train| train.dispersion(parameters).sample(parameters));
+    /// Handles the end of a report: a frame that has been arriving for a frame interval shows that the path has become slower.
+    pub(super) fn look_early(&mut self, frame_interval: Span, parameters: &Parameters) {
+        let is_long = |train: &Train| train.last.arrived_at - train.first.arrived_at >= frame_interval;
+        let sample = self.train.filter(is_long).and_then(|train| train.dispersion(parameters).sample(parameters));
         let Some((sample, estimate)) = sample.zip(self.estimate) else { return };
         if !sample.is_lower_bound && !self.is_frozen && sample.rate < estimate * parameters.noise_floor() {
             self.estimate = Some(sample.rate);

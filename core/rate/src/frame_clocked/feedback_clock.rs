@@ -1,7 +1,7 @@
 //! When feedback is due. What has not been reported a frame interval after it should have been waits in a queue that is at least this
 //! much longer, so the rate can fall before any packet shows it.
 
-use nearlight_units::{Bytes, PacketSeq, Span, Time, smoothed_to_nearest};
+use nearlight_units::{Bytes, PacketSeq, Span, Time, smoothed_deviation, smoothed_to_nearest};
 
 use super::parameters::Parameters;
 use crate::base_delay::BaseDelay;
@@ -18,6 +18,10 @@ pub(super) struct FeedbackClock {
     /// Times from a packet's departure to its report.
     report_delays: BaseDelay,
     min_report_delay: Option<Span>,
+    /// Times from a packet's arrival to its report: how much longer than the shortest they are, smoothed, and their mean deviation (RFC 6298).
+    return_delays: BaseDelay,
+    return_excess: Span,
+    return_deviation: Span,
     newest_report: Option<Time>,
     /// The smoothed time between reports.
     report_interval: Span,
@@ -34,6 +38,9 @@ impl FeedbackClock {
             reported_until: Time::ZERO,
             report_delays: BaseDelay::new(parameters.memory),
             min_report_delay: None,
+            return_delays: BaseDelay::new(parameters.memory),
+            return_excess: Span::ZERO,
+            return_deviation: Span::ZERO,
             newest_report: None,
             report_interval: Span::ZERO,
             judged_at: Time::ZERO,
@@ -61,7 +68,16 @@ impl FeedbackClock {
         let delay = now.saturating_since(sent_at);
         self.min_report_delay = Some(delay - self.report_delays.on_delay(now, delay));
         self.overdue = Span::ZERO;
+        self.on_return(now, feedback);
         self.in_flight.on_reported(seq)
+    }
+
+    /// Handles what a report says about its own way: the time since its newest packet has arrived.
+    fn on_return(&mut self, now: Time, feedback: &Feedback<'_>) {
+        let Some(arrived_at) = feedback.packets.iter().filter_map(|report| report.arrived_at).max() else { return };
+        let excess = self.return_delays.on_delay(now, now.ahead_of(arrived_at));
+        self.return_deviation = smoothed_deviation(self.return_deviation, self.return_excess, excess);
+        self.return_excess = smoothed_to_nearest(self.return_excess, excess);
     }
 
     /// The shortest time from a departure to its report, of late.
@@ -75,9 +91,11 @@ impl FeedbackClock {
     }
 
     /// When the next report is due, if packets take `delay` from their departure to their report. A report may be late by a frame interval,
-    /// or by the time between reports where that is longer.
+    /// or by the time between reports where that is longer, and by what reports have been late of late although their packets were not: the way
+    /// back has a queue of its own. It is judged as a retransmission timeout is (RFC 6298).
     fn expected_at(&self, delay: Span, frame_interval: Span) -> Time {
-        self.reported_until + delay + frame_interval.max(self.report_interval)
+        let on_return = self.return_excess + self.return_deviation * 4;
+        self.reported_until + delay + on_return + frame_interval.max(self.report_interval)
     }
 
     /// When missing feedback will say that the queue has grown by a frame interval. A queue that is known to be longer needs no proof.

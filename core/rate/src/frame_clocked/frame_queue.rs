@@ -10,6 +10,10 @@ use super::parameters::Parameters;
 /// Weight of a frame in the share of time that others take: as that of a new round trip (RFC 6298, alpha).
 const SHARE_WEIGHT: f64 = 0.125;
 
+/// The number of frames whose shortest queue is the standing one: jitter and access delay let one of them through, a queue does not. Sweep: with
+/// 4, a session beside two uploads in a Wi-Fi cell has a utility of 0.86 instead of 0.90; with 8, 1 % less utility over recordings.
+const STANDING_FRAMES: usize = 6;
+
 /// Follows the queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FrameQueue {
@@ -20,6 +24,9 @@ pub(super) struct FrameQueue {
     foreign_frames: u32,
     empty_frames: u32,
     min_of_frame: Span,
+    /// The shortest queues that the frames before the newest have met, as a ring, and its next place.
+    min_of_earlier: [Span; STANDING_FRAMES - 1],
+    next: usize,
 }
 
 impl FrameQueue {
@@ -34,6 +41,8 @@ impl FrameQueue {
         parameters: &Parameters,
     ) {
         let took = self.previous_arrival.replace(arrived_at).map_or(Span::ZERO, |before| arrived_at - before);
+        self.min_of_earlier[self.next] = self.min_of_frame;
+        self.next = (self.next + 1) % self.min_of_earlier.len();
         self.min_of_frame = queue;
         self.newest = queue;
         if queue <= parameters.queue_noise {
@@ -60,9 +69,14 @@ impl FrameQueue {
         self.min_of_frame = self.min_of_frame.min(queue);
     }
 
-    /// The shortest queue that a packet of the newest frame has met: the standing queue.
+    /// The shortest queue that a packet of the newest frame has met.
     pub(super) fn min_of_frame(&self) -> Span {
         self.min_of_frame
+    }
+
+    /// The standing queue: the shortest that a packet of the last [`STANDING_FRAMES`] has met.
+    pub(super) fn standing(&self) -> Span {
+        self.min_of_earlier.into_iter().fold(self.min_of_frame, Span::min)
     }
 
     /// The queue that the newest frame's first packet has met.
@@ -110,6 +124,18 @@ mod tests {
         let others = after(30, 9);
         assert!(!others.is_own(&parameters) && others.foreign_frames() > 25, "{others:?}");
         assert_eq!(after(100, 9).foreign_frames(), 2 * parameters.evidence_frames);
+    }
+
+    #[test]
+    fn one_frame_without_a_queue_shows_that_none_stands() {
+        let mut queue = after(30, 1);
+        assert_eq!(queue.standing(), Span::from_millis(20));
+        for (frame, waited) in (31..).zip([1, 20, 20, 20, 20, 20, 20]) {
+            let arrived_at = RemoteTime::from_millis(frame * 16);
+            queue.on_frame(arrived_at, None, Span::from_millis(waited), Span::ZERO, &Parameters::default());
+            let expected = if frame < 37 { 1 } else { 20 };
+            assert_eq!(queue.standing(), Span::from_millis(expected), "frame {frame}");
+        }
     }
 
     #[test]

@@ -14,14 +14,14 @@
 //! target = rate of the mode * (1 - queueing delay / frame interval)
 //! ```
 //!
-//! So a queue is gone one frame interval later. Missing feedback lowers the target further ([`Silence`]). Losses count in `Competing` only:
-//! while queues are short, losses are random.
+//! So a queue is gone one frame interval later. Missing feedback lowers the target further ([`Silence`]). Losses count in `Competing`, and
+//! where they are so many that a [`policer`] must have caused them; others are random.
 //!
 //! # The modes
 //!
 //! | mode | when | rate | packets leave |
 //! |---|---|---|---|
-//! | [`tracking`] | the bottleneck is ours | 0.94 of the measured capacity, below the last [`overload`] | in a burst, at twice the capacity |
+//! | [`tracking`] | the bottleneck is ours | 0.94 of the measured capacity, below the last [`overload`] and a [`policer`] | in a burst, at twice the capacity |
 //! | [`sharing`] | cross traffic yields to a queue, as our own kind | AIMD by the standing queue | spread over the interval |
 //! | [`competing`] | cross traffic is loss-based | CUBIC's window | spread over the interval |
 //! | [`l4s`] | the path marks packets (ECN) before its queue grows | DCTCP's law | one by one |
@@ -74,6 +74,7 @@ mod mode;
 mod overload;
 mod parameters;
 mod path;
+mod policer;
 mod sharing;
 mod tracking;
 
@@ -95,6 +96,8 @@ pub enum Mechanism {
     Overdue,
     /// The delivery rate while a queue built up is a limit.
     Overload,
+    /// The delivery rate while many packets were lost without a queue is a limit.
+    Policing,
     /// The mode `Sharing`.
     Sharing,
     /// The way into `Sharing` beside flows that leave no queue.
@@ -157,6 +160,7 @@ impl FrameClocked {
             self.enter(Some(Mode::L4s(L4s::new(now, capacity, &self.path.parameters))));
         }
         self.mode.on_report(now, report, &self.path);
+        self.path.policer.on_report(report.packet.sent_at, report.packet.size, report.arrived_at.is_none());
         let Some(frame) = report.packet.frame else { return };
         match report.arrived_at {
             Some(arrived_at) if self.path.capacity.is_newer(frame) => {
@@ -223,7 +227,7 @@ impl RateController for FrameClocked {
         for report in feedback.packets {
             self.on_report(now, report);
         }
-        self.path.capacity.look_early(&self.path.parameters);
+        self.path.capacity.look_early(self.path.frame_interval, &self.path.parameters);
         let next = self.mode.on_feedback(now, acked, &mut self.path);
         self.enter(next);
         self.limit = if self.room() < 1.0 { Limit::Delay } else { Limit::Throughput };

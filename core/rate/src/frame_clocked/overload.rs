@@ -68,13 +68,10 @@ impl Overload {
         Some(delivery_rate)
     }
 
-    /// The limit in bit/s that the newest overload sets: the target's share of its delivery rate at first, then more. As the window of CUBIC,
-    /// it grows with the cube of time: slowly near the rate that was too much, quickly where the path has changed.
+    /// The limit in bit/s that the newest overload sets: the target's share of its delivery rate at first, then more.
     pub(super) fn limit(&self, now: Time, parameters: &Parameters) -> Option<f64> {
         let (delivery_rate, at) = self.newest?;
-        let age = now.saturating_since(at).as_secs_f64() / parameters.recovery_time.as_secs_f64();
-        // A factor of 2^30 is not a limit any more.
-        Some(delivery_rate * parameters.target_share * age.powi(3).min(30.0).exp2())
+        Some(delivery_rate * parameters.regrown_share(now.saturating_since(at), parameters.recovery_time))
     }
 }
 

@@ -8,6 +8,7 @@ use super::feedback_clock::FeedbackClock;
 use super::frame_queue::FrameQueue;
 use super::overload::Overload;
 use super::parameters::Parameters;
+use super::policer::Policer;
 use crate::base_delay::BaseDelay;
 use crate::{Bounds, Feedback, PacketReport, SentFrame, SentPacket};
 
@@ -33,6 +34,7 @@ pub(super) struct Path {
     newest_frame: Option<(Time, Bytes)>,
     base_delay: BaseDelay,
     overload: Overload,
+    pub(super) policer: Policer,
 }
 
 /// What the arrival of a frame's first packet says of the queue.
@@ -40,8 +42,11 @@ pub(super) struct Path {
 pub(super) struct FrameArrival {
     /// The packet met a queue above the noise.
     pub(super) met_queue: bool,
-    /// The shortest queue that a packet of the frame before has met.
+    /// The frame's first packet.
+    pub(super) packet: PacketSeq,
+    /// The shortest queue that a packet of the frame before has met, and that a packet of several frames before has met.
     pub(super) previous_min_queue: Span,
+    pub(super) standing_queue: Span,
     /// A queue has just built up: the delivery rate meanwhile, in bit/s.
     pub(super) overload: Option<f64>,
 }
@@ -61,6 +66,7 @@ impl Path {
             newest_frame: None,
             base_delay: BaseDelay::new(parameters.memory),
             overload: Overload::default(),
+            policer: Policer::default(),
         }
     }
 
@@ -99,11 +105,13 @@ impl Path {
         let waited = self.base_delay.on_delay(now, arrived_at.ahead_of(packet.sent_at));
         let queue = (waited - slower.min(self.frame_interval / 2)).max(Span::ZERO);
         let serialisation = self.capacity.min_gap().map_or(serialisation, |gap| gap.max(serialisation));
-        let previous_min_queue = self.queue.min_of_frame();
+        let (previous_min_queue, standing_queue) = (self.queue.min_of_frame(), self.queue.standing());
         self.queue.on_frame(arrived_at, self.capacity.newest_arrival(), queue, serialisation, parameters);
         let overload = self.overload.on_frame(now, arrived_at, queue, self.frame_interval, parameters);
         self.overload.on_arrival(packet.size);
-        FrameArrival { met_queue: queue > parameters.queue_noise, previous_min_queue, overload }
+        let met_queue = queue > parameters.queue_noise;
+        self.policer.on_frame(now, packet.sent_at, met_queue, parameters);
+        FrameArrival { met_queue, packet: packet.seq, previous_min_queue, standing_queue, overload }
     }
 
     /// Ends the frame before, which may be a sample of the capacity, and begins the frame of this packet.
@@ -147,6 +155,12 @@ impl Path {
     pub(super) fn overload_limit(&self) -> Option<Bitrate> {
         let (newest_frame_at, _) = self.newest_frame.filter(|_| self.has(Mechanism::Overload))?;
         self.overload.limit(newest_frame_at, &self.parameters).map(|limit| Bitrate::from_bps(limit as u64))
+    }
+
+    /// The limit that a policer sets.
+    pub(super) fn policer_limit(&self) -> Option<Bitrate> {
+        let (newest_frame_at, _) = self.newest_frame.filter(|_| self.has(Mechanism::Policing))?;
+        self.policer.limit(newest_frame_at, &self.parameters).map(|limit| Bitrate::from_bps(limit as u64))
     }
 
     /// The queue that the next frame will meet: what the newest frame met, or what late feedback implies.

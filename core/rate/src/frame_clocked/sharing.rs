@@ -4,7 +4,7 @@
 //! Packets are spread over the frame interval, so all flows see the same standing queue, whatever the phases of their frames. Steps are
 //! steps of time rather than of round trips, so flows with unequal round trips reach equal rates.
 
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Bitrate, PacketSeq, Span, Time};
 
 use super::Mechanism;
 use super::competing::Competing;
@@ -13,10 +13,11 @@ use super::parameters::Parameters;
 use super::path::{FrameArrival, Path};
 use super::tracking::Tracking;
 
-/// Additive increase from `before` to `now`, in bit/s. It grows with the time since the last decrease, because competitors may have left.
-pub(super) fn increase(now: Time, before: Time, decreased_at: Time, parameters: &Parameters) -> f64 {
+/// Additive increase from `before` to `now`, in bit/s. It grows with the time that the rate has been `undisputed_since`, because competitors may
+/// have left.
+pub(super) fn increase(now: Time, before: Time, undisputed_since: Time, parameters: &Parameters) -> f64 {
     let step = now.saturating_since(before).min(parameters.control_interval).as_secs_f64();
-    let quiet = now.saturating_since(decreased_at).as_secs_f64();
+    let quiet = now.saturating_since(undisputed_since).as_secs_f64();
     parameters.additive_increase.as_bps() as f64 * (1.0 + quiet * quiet) * step
 }
 
@@ -27,40 +28,85 @@ pub(super) struct Sharing {
     rate: f64,
     increased_at: Time,
     decreased_at: Time,
+    /// The rate before the last decrease, in bit/s, and since when it has been reached again.
+    disputed: f64,
+    undisputed_since: Option<Time>,
+    /// The newest packet that had left when the rate was decreased, and the frames sent after it.
+    decreased_after: Option<PacketSeq>,
+    settled_frames: u32,
     /// Since when the queue has stood above the target.
     standing_since: Option<Time>,
 }
 
 impl Sharing {
     pub(super) fn new(now: Time, rate: Bitrate) -> Self {
-        Self { rate: rate.as_bps() as f64, increased_at: now, decreased_at: now, standing_since: None }
+        Self {
+            rate: rate.as_bps() as f64,
+            increased_at: now,
+            decreased_at: now,
+            disputed: 0.0,
+            undisputed_since: None,
+            decreased_after: None,
+            settled_frames: u32::MAX,
+            standing_since: None,
+        }
     }
 
     pub(super) fn rate(&self) -> Bitrate {
         Bitrate::from_bps(self.rate as u64)
     }
 
-    /// Handles a frame, of which all packets met at least `standing`. The rate stays within `bounds`, in bit/s.
-    fn step(&mut self, now: Time, standing: Span, round_trip: Span, bounds: (f64, f64), parameters: &Parameters) {
+    /// Handles a frame. `newest_sent` is the newest packet that has left. The rate stays within `bounds`, in bit/s.
+    fn step(
+        &mut self,
+        now: Time,
+        frame: &FrameArrival,
+        newest_sent: PacketSeq,
+        round_trip: Span,
+        bounds: (f64, f64),
+        parameters: &Parameters,
+    ) {
         let before = std::mem::replace(&mut self.increased_at, now);
-        if standing > parameters.target_queue {
+        if self.decreased_after.is_some_and(|after| frame.packet > after) {
+            self.settled_frames = self.settled_frames.saturating_add(1);
+        }
+        if frame.standing_queue > parameters.target_queue {
             self.standing_since.get_or_insert(now);
-            if now.saturating_since(self.decreased_at) >= parameters.control_interval_for(round_trip) {
-                let excess = standing.as_secs_f64() / parameters.target_queue.as_secs_f64();
-                self.rate *= 1.0 - (parameters.decrease * excess).min(parameters.max_decrease);
-                self.decreased_at = now;
+            let is_due = now.saturating_since(self.decreased_at) >= parameters.control_interval_for(round_trip);
+            if is_due && self.settled_frames >= parameters.settling_frames {
+                self.decrease(now, frame.standing_queue, newest_sent, parameters);
             }
         } else {
             self.standing_since = None;
-            self.rate += increase(now, before, self.decreased_at, parameters);
+            // One frame is reason enough to wait.
+            if frame.previous_min_queue <= parameters.target_queue {
+                self.increase(now, before, parameters);
+            }
         }
         self.rate = self.rate.clamp(bounds.0, bounds.1.max(bounds.0));
+    }
+
+    fn decrease(&mut self, now: Time, standing: Span, newest_sent: PacketSeq, parameters: &Parameters) {
+        self.disputed = self.rate;
+        self.undisputed_since = None;
+        let excess = standing.as_secs_f64() / parameters.target_queue.as_secs_f64();
+        self.rate *= 1.0 - (parameters.decrease * excess).min(parameters.max_decrease);
+        self.decreased_at = now;
+        (self.decreased_after, self.settled_frames) = (Some(newest_sent), 0);
+    }
+
+    /// The increase is steady up to the rate before the last decrease, where the others are expected, and then grows with time.
+    fn increase(&mut self, now: Time, before: Time, parameters: &Parameters) {
+        if self.rate >= self.disputed {
+            self.undisputed_since.get_or_insert(now);
+        }
+        self.rate += increase(now, before, self.undisputed_since.unwrap_or(now), parameters);
     }
 
     /// Handles a frame. Where the rate reaches the path's capacity, the others have left.
     pub(super) fn on_frame(&mut self, now: Time, frame: FrameArrival, path: &Path) -> Option<Mode> {
         let (least, most) = (path.bounds.minimum.as_bps() as f64, path.peak_share());
-        self.step(now, frame.previous_min_queue, path.round_trip?, (least, most), &path.parameters);
+        self.step(now, &frame, path.newest_sent(), path.round_trip?, (least, most), &path.parameters);
         (self.rate >= most).then(|| Mode::Tracking(Tracking::default()))
     }
 
@@ -81,18 +127,23 @@ mod tests {
     const FRAME: Span = Span::from_micros(16_667);
     const BOUNDS: (f64, f64) = (1e6, 1e9);
 
+    fn met(packet: PacketSeq, queue: Span) -> FrameArrival {
+        FrameArrival { met_queue: true, packet, previous_min_queue: queue, standing_queue: queue, overload: None }
+    }
+
     /// Flows with these rates and round trips on one wire; what they send above its capacity waits.
     fn share(mut rates: Vec<f64>, round_trips: &[i64], capacity: f64, seconds: u64) -> Vec<f64> {
         let mut now = Time::from_secs(1);
         let start = |rate: &f64| Sharing::new(now, Bitrate::from_bps(*rate as u64));
         let mut flows: Vec<Sharing> = rates.iter().map(start).collect();
         let mut queue: f64 = 0.0;
-        for _ in 0..seconds * 60 {
+        for packet in 1..=seconds as u32 * 60 {
             now += FRAME;
+            let packet = PacketSeq(packet);
             queue = (queue + (rates.iter().sum::<f64>() / capacity - 1.0) * FRAME.as_secs_f64()).max(0.0);
             for (flow, round_trip) in flows.iter_mut().zip(round_trips) {
                 let (standing, round_trip) = (Span::from_secs_f64(queue), Span::from_millis(*round_trip));
-                flow.step(now, standing, round_trip, BOUNDS, &Parameters::default());
+                flow.step(now, &met(packet, standing), packet, round_trip, BOUNDS, &Parameters::default());
             }
             rates = flows.iter().map(|flow| flow.rate).collect();
         }
@@ -114,15 +165,51 @@ mod tests {
     fn cuts_follow_the_queue_and_what_stands_is_told() {
         let at = Time::from_millis;
         let parameters = Parameters::default();
-        for (millis, kept) in [(8, 1.0), (16, 0.7), (80, 0.5)] {
+        for (millis, kept) in [(8, 1.0), (10, 0.625), (80, 0.5)] {
             let mut sharing = Sharing::new(at(0), Bitrate::from_mbps(10));
-            sharing.step(at(200), Span::from_millis(millis), FRAME, BOUNDS, &parameters);
-            let grown =
-                if millis == 8 { parameters.additive_increase.as_bps() as f64 * (1.0 + 0.04) * 0.1 } else { 0.0 };
+            let frame = |packet| met(PacketSeq(packet), Span::from_millis(millis));
+            sharing.step(at(200), &frame(1), PacketSeq(1), FRAME, BOUNDS, &parameters);
+            let grown = if millis == 8 { parameters.additive_increase.as_bps() as f64 * 0.1 } else { 0.0 };
             assert!((sharing.rate - (10e6 * kept + grown)).abs() < 1.0, "{millis} ms: {}", sharing.rate);
-            sharing.step(at(250), Span::from_millis(millis), FRAME, BOUNDS, &parameters);
+            sharing.step(at(250), &frame(2), PacketSeq(2), FRAME, BOUNDS, &parameters);
             let stood = sharing.standing_since.map(|since| at(700) - since);
             assert_eq!(stood, (millis != 8).then_some(Span::from_millis(500)));
         }
+    }
+
+    #[test]
+    fn a_queue_is_answered_again_once_frames_sent_after_the_answer_have_met_it() {
+        let parameters = Parameters::default();
+        let mut sharing = Sharing::new(Time::ZERO, Bitrate::from_mbps(10));
+        let mut rates = Vec::new();
+        // The newest packet that has left is ten ahead of the one that is reported.
+        for packet in 1..=40 {
+            let now = Time::from_millis(200) + FRAME * i64::from(packet);
+            let frame = met(PacketSeq(packet), Span::from_millis(10));
+            sharing.step(now, &frame, PacketSeq(packet + 10), FRAME, BOUNDS, &parameters);
+            rates.push(sharing.rate as u64 / 1_000);
+        }
+        let cuts: Vec<usize> = (1..40).filter(|frame| rates[*frame] < rates[frame - 1]).collect();
+        assert_eq!((rates[0], cuts), (6_250, vec![18, 36]));
+    }
+
+    #[test]
+    fn growth_is_steady_up_to_the_disputed_rate_and_faster_beyond_it() {
+        let parameters = Parameters::default();
+        let mut sharing = Sharing::new(Time::ZERO, Bitrate::from_mbps(20));
+        let mut rates = vec![20.0];
+        for packet in 1..=300 {
+            let now = Time::from_millis(200) + FRAME * i64::from(packet);
+            let queue = Span::from_millis(if packet == 1 { 10 } else { 0 });
+            sharing.step(now, &met(PacketSeq(packet), queue), PacketSeq(packet), FRAME, BOUNDS, &parameters);
+            rates.push(sharing.rate / 1e6);
+        }
+        let step = |frame: usize| rates[frame + 1] - rates[frame];
+        let below = (2..100).filter(|frame| rates[*frame + 1] < 20.0);
+        assert!(
+            below.clone().count() > 80 && below.clone().all(|frame| (step(frame) - 0.0667).abs() < 0.001),
+            "{rates:?}"
+        );
+        assert!(step(299) > 4.0 * step(2), "{rates:?}");
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Tracking {
 impl Tracking {
     /// The rate without a queue.
     pub(super) fn rate(path: &Path) -> Bitrate {
-        path.overload_limit().into_iter().fold(path.capacity_share(), Bitrate::min)
+        path.overload_limit().into_iter().chain(path.policer_limit()).fold(path.capacity_share(), Bitrate::min)
     }
 
     fn target(path: &Path) -> Bitrate {
