@@ -32,6 +32,8 @@ const LIMIT_NAMES: Record<string, string> = {
   delivered: "what arrives",
   probe: "a probe's result",
   marks: "congestion marks",
+  policer: "a policer (the network drops what exceeds this rate)",
+  cross_traffic: "other traffic on the path",
   window: "the congestion window",
   throughput: "measured throughput",
   buffer: "the playback buffer",

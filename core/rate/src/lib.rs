@@ -129,6 +129,10 @@ pub enum Limit {
     Probe,
     /// Packets that a queue has marked.
     Marks,
+    /// A policer on the path, which drops what exceeds a rate.
+    Policer,
+    /// Other flows on the path.
+    CrossTraffic,
     /// The congestion window over a round trip.
     Window,
     /// A share of the rate at which whole frames are delivered.
@@ -158,6 +162,8 @@ impl Limit {
             Self::Delivered => "delivered",
             Self::Probe => "probe",
             Self::Marks => "marks",
+            Self::Policer => "policer",
+            Self::CrossTraffic => "cross_traffic",
             Self::Window => "window",
             Self::Throughput => "throughput",
             Self::Buffer => "buffer",

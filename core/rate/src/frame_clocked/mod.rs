@@ -265,7 +265,11 @@ impl RateController for FrameClocked {
     }
 
     fn decision(&self) -> Decision {
-        let limit = if self.mode.is_limited_by_window(&self.path) { Limit::Window } else { self.limit };
+        let limit = match self.mode.limit(&self.path) {
+            Limit::Window => Limit::Window,
+            of_mode if self.limit == Limit::Throughput => of_mode,
+            _ => self.limit,
+        };
         let unlimited = (Limit::Delivered, self.mode.unlimited_rate(&self.path));
         let decision = Decision::of(&self.path.bounds, &[(limit, self.wanted()), unlimited], 1.0);
         let pacing = self.mode.pacing(decision.target, &self.path);

@@ -7,7 +7,7 @@ use super::l4s::L4s;
 use super::path::{FrameArrival, Path};
 use super::sharing::Sharing;
 use super::tracking::Tracking;
-use crate::PacketReport;
+use crate::{Limit, PacketReport};
 
 /// The control law in force. The diagram in [`super`] names the transitions.
 #[derive(Debug)]
@@ -80,9 +80,17 @@ impl Mode {
         }
     }
 
-    /// Whether a congestion window sets the rate.
-    pub(super) fn is_limited_by_window(&self, path: &Path) -> bool {
-        matches!(self, Self::Competing(competing) if competing.rate() <= path.capacity_share())
+    /// What limits the rate where no queue of our own and no missing feedback lowers it.
+    pub(super) fn limit(&self, path: &Path) -> Limit {
+        match self {
+            Self::Tracking(_) if path.policer_limit().is_some_and(|limit| limit <= Tracking::rate(path)) => {
+                Limit::Policer
+            }
+            Self::Competing(competing) if competing.rate() <= path.capacity_share() => Limit::Window,
+            Self::Tracking(_) | Self::Competing(_) => Limit::Throughput,
+            Self::Sharing(_) => Limit::CrossTraffic,
+            Self::L4s(_) => Limit::Marks,
+        }
     }
 
     /// The rate at which packets leave.

@@ -27,6 +27,8 @@ struct Wire {
     burst: Bytes,
     /// Two of others' packets lie before every second one of ours.
     interleaved: bool,
+    /// A policer drops what exceeds this rate.
+    policed: Option<Bitrate>,
 }
 
 impl Wire {
@@ -42,6 +44,7 @@ impl Wire {
             loses: 0,
             burst: Bytes::ZERO,
             interleaved: false,
+            policed: None,
         }
     }
 
@@ -77,7 +80,8 @@ impl Wire {
                 self.free_at = self.free_at.max(sent_at) + self.capacity.time_to_send(PACKET + others);
                 let leaves_at = (self.free_at - self.capacity.time_to_send(self.burst)).max(sent_at + LINE);
                 let packet = self.packet(sent_at, index + 1 == count);
-                let lost = self.loses > 0 && self.seq.is_multiple_of(self.loses);
+                let exceeds = |rate: Bitrate| PACKET.get() * (index + 1) > rate.bytes_in(FRAME).get();
+                let lost = self.policed.is_some_and(exceeds) || self.loses > 0 && self.seq.is_multiple_of(self.loses);
                 reports.push(PacketReport {
                     packet,
                     arrived_at: (!lost).then_some((leaves_at + Span::from_secs(90)).for_peer()),
@@ -106,6 +110,18 @@ fn a_frame_takes_its_share_of_any_capacity_with_and_without_losses() {
             assert!((target / wanted - 1.0).abs() < 0.06, "{mbps} Mb/s, one in {loses}: {target}");
         }
     }
+}
+
+#[test]
+fn a_policer_is_found_and_named() {
+    let mut wire = Wire::new(Bitrate::from_mbps(1_000));
+    wire.policed = Some(Bitrate::from_mbps(20));
+    let decision = wire.run(300);
+    assert_eq!(decision.binding, Limit::Policer, "{decision:?}");
+    assert!((17.0..21.0).contains(&decision.target.as_mbps_f64()), "{decision:?}");
+    wire.policed = None;
+    let decision = wire.run(1_200);
+    assert_eq!(decision.binding, Limit::Maximum, "{decision:?}");
 }
 
 #[test]
