@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
@@ -284,8 +284,8 @@ impl Supervisor {
             ended = self.reap(program.process)?.or(ended);
             let others = || descendants().iter().any(|(child, _)| Some(*child) != self.server_process());
             let Some(ending) = ended.filter(|_| !others()) else { continue };
-            let since: Instant = *over_since.get_or_insert(looked);
-            if program.is_output_read() || since.elapsed() >= MAX_OUTPUT_DELAY {
+            let over_since = over_since.get_or_insert(looked);
+            if program.is_output_read() || over_since.elapsed() >= MAX_OUTPUT_DELAY {
                 let ran = begun.elapsed();
                 return Ok(if self.handle_queued() == Request::Close { None } else { Some((ending, ran)) });
             }

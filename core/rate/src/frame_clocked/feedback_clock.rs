@@ -91,8 +91,8 @@ impl FeedbackClock {
     }
 
     /// When the next report is due, if packets take `delay` from their departure to their report. A report may be late by a frame interval,
-    /// or by the time between reports where that is longer, and by what reports have been late of late although their packets were not: the way
-    /// back has a queue of its own. It is judged as a retransmission timeout is (RFC 6298).
+    /// or by the time between reports where that is longer. It may also be as late as recent reports whose packets were not, because the way back
+    /// has a queue of its own; that is estimated as a retransmission timeout is (RFC 6298).
     fn expected_at(&self, delay: Span, frame_interval: Span) -> Time {
         let on_return = self.return_excess + self.return_deviation * 4;
         self.reported_until + delay + on_return + frame_interval.max(self.report_interval)

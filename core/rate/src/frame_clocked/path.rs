@@ -44,8 +44,9 @@ pub(super) struct FrameArrival {
     pub(super) met_queue: bool,
     /// The frame's first packet.
     pub(super) packet: PacketSeq,
-    /// The shortest queue that a packet of the frame before has met, and that a packet of several frames before has met.
+    /// The shortest queue that a packet of the frame before has met.
     pub(super) previous_min_queue: Span,
+    /// The standing queue before this frame.
     pub(super) standing_queue: Span,
     /// A queue has just built up: the delivery rate meanwhile, in bit/s.
     pub(super) overload: Option<f64>,
@@ -153,14 +154,18 @@ impl Path {
 
     /// The limit that the newest overload sets.
     pub(super) fn overload_limit(&self) -> Option<Bitrate> {
-        let (newest_frame_at, _) = self.newest_frame.filter(|_| self.has(Mechanism::Overload))?;
-        self.overload.limit(newest_frame_at, &self.parameters).map(|limit| Bitrate::from_bps(limit as u64))
+        self.limit(Mechanism::Overload, |at| self.overload.limit(at, &self.parameters))
     }
 
     /// The limit that a policer sets.
     pub(super) fn policer_limit(&self) -> Option<Bitrate> {
-        let (newest_frame_at, _) = self.newest_frame.filter(|_| self.has(Mechanism::Policing))?;
-        self.policer.limit(newest_frame_at, &self.parameters).map(|limit| Bitrate::from_bps(limit as u64))
+        self.limit(Mechanism::Policing, |at| self.policer.limit(at, &self.parameters))
+    }
+
+    /// A mechanism's limit, given in bit/s, when the newest frame was sent.
+    fn limit(&self, mechanism: Mechanism, at: impl FnOnce(Time) -> Option<f64>) -> Option<Bitrate> {
+        let (newest_frame_at, _) = self.newest_frame.filter(|_| self.has(mechanism))?;
+        at(newest_frame_at).map(|limit| Bitrate::from_bps(limit as u64))
     }
 
     /// The queue that the next frame will meet: what the newest frame met, or what late feedback implies.

@@ -31,9 +31,10 @@ pub(super) struct Sharing {
     /// The rate before the last decrease, in bit/s, and since when it has been reached again.
     disputed: f64,
     undisputed_since: Option<Time>,
-    /// The newest packet that had left when the rate was decreased, and the frames sent after it.
-    decreased_after: Option<PacketSeq>,
-    settled_frames: u32,
+    /// The newest packet that had left when the rate was decreased, and how many frames sent after it are still to arrive before the next
+    /// decrease.
+    decreased_after: PacketSeq,
+    unsettled_frames: u32,
     /// Since when the queue has stood above the target.
     standing_since: Option<Time>,
 }
@@ -46,8 +47,8 @@ impl Sharing {
             decreased_at: now,
             disputed: 0.0,
             undisputed_since: None,
-            decreased_after: None,
-            settled_frames: u32::MAX,
+            decreased_after: PacketSeq(0),
+            unsettled_frames: 0,
             standing_since: None,
         }
     }
@@ -67,13 +68,13 @@ impl Sharing {
         parameters: &Parameters,
     ) {
         let before = std::mem::replace(&mut self.increased_at, now);
-        if self.decreased_after.is_some_and(|after| frame.packet > after) {
-            self.settled_frames = self.settled_frames.saturating_add(1);
+        if frame.packet > self.decreased_after {
+            self.unsettled_frames = self.unsettled_frames.saturating_sub(1);
         }
         if frame.standing_queue > parameters.target_queue {
             self.standing_since.get_or_insert(now);
             let is_due = now.saturating_since(self.decreased_at) >= parameters.control_interval_for(round_trip);
-            if is_due && self.settled_frames >= parameters.settling_frames {
+            if is_due && self.unsettled_frames == 0 {
                 self.decrease(now, frame.standing_queue, newest_sent, parameters);
             }
         } else {
@@ -92,7 +93,7 @@ impl Sharing {
         let excess = standing.as_secs_f64() / parameters.target_queue.as_secs_f64();
         self.rate *= 1.0 - (parameters.decrease * excess).min(parameters.max_decrease);
         self.decreased_at = now;
-        (self.decreased_after, self.settled_frames) = (Some(newest_sent), 0);
+        (self.decreased_after, self.unsettled_frames) = (newest_sent, parameters.settling_frames);
     }
 
     /// The increase is steady up to the rate before the last decrease, where the others are expected, and then grows with time.
